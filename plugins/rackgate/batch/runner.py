@@ -1,0 +1,295 @@
+"""A batch runner that may die at any point: at least once on the wire, exactly once in the file.
+
+`python -m rackgate.batch.runner --input IN.jsonl --output OUT.jsonl --url URL --model M`
+
+Run it again to go on. A task that was refused or cut off is tried again; one that could not be brought
+to an end is not written, stays open, and the exit status says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import random
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from rackgate.batch.output import OutputFile
+from rackgate.batch.retry_after import retry_after_s, server_time, wait_s
+from rackgate.batch.tasks import BatchRefused, Task, read_input
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["RunnerOptions", "RunnerOutcome", "main", "run_batch"]
+
+_EXIT_DONE = 0
+_EXIT_OPEN = 1
+_EXIT_REFUSED = 2
+_WORTH_ANOTHER_TRY = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerOptions:
+    """What to run and how patiently. `url` is scheme://host:port[/prefix], without /v1.
+
+    `model` is asked for where a task names none. A task is sent at most `attempts` times, waiting at
+    most `retry_cap_s` between two of them. `journal_path` (default: the output's name + `.journal`)
+    binds the output to its input. `api_key_env` names the environment variable that holds the key.
+    """
+
+    input_path: Path
+    output_path: Path
+    url: str
+    model: str
+    concurrency: int = 8
+    journal_path: Path | None = None
+    attempts: int = 8
+    retry_cap_s: float = 60.0
+    request_timeout_s: float = 600.0
+    api_key_env: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerOutcome:
+    """How a run ended: `kept` were there before, `written` are new, `open` are not at an end yet.
+
+    `sent` counts requests on the wire; `reason` is the last thing that kept a task open.
+    """
+
+    tasks: int
+    kept: int
+    written: int
+    sent: int
+    open: tuple[str, ...]
+    reason: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Progress:
+    """What the workers share: answers wait in `answered` until the writer has them on disk."""
+
+    answered: asyncio.Queue[tuple[bytes, asyncio.Event] | None] = field(default_factory=asyncio.Queue)
+    open: list[str] = field(default_factory=list)
+    sent: int = 0
+    written: int = 0
+    reason: str = ""
+
+
+def run_batch(options: RunnerOptions, *, transport: httpx.AsyncBaseTransport | None = None) -> RunnerOutcome:
+    """Run what is left of a batch; return when every task is written or given up for now.
+
+    Raises `BatchRefused` (a subclass says why) before anything is sent, OSError if a file fails.
+    """
+    batch = read_input(options.input_path.read_bytes())
+    journal = options.journal_path or options.output_path.with_name(options.output_path.name + ".journal")
+    with OutputFile(options.output_path, journal, batch) as output:
+        left = set(output.plan.to_run)
+        progress = _Progress()
+        tasks = [task for task in batch.tasks if task.custom_id in left]
+        if tasks:
+            try:
+                progress = asyncio.run(_run(tasks, output, options, transport))
+            except ExceptionGroup as group:
+                raise group.exceptions[0] from group
+        return RunnerOutcome(
+            tasks=len(batch.tasks),
+            kept=len(output.plan.kept),
+            written=progress.written,
+            sent=progress.sent,
+            open=tuple(progress.open),
+            reason=progress.reason,
+            warnings=batch.warnings,
+        )
+
+
+async def _run(
+    tasks: Sequence[Task],
+    output: OutputFile,
+    options: RunnerOptions,
+    transport: httpx.AsyncBaseTransport | None,
+) -> _Progress:
+    progress = _Progress()
+    waiting = iter(tasks)
+    workers = min(options.concurrency, len(tasks))
+    async with _client(options, workers, transport) as client, asyncio.TaskGroup() as writing:
+        writing.create_task(_write(progress, output))
+        async with asyncio.TaskGroup() as working:
+            for index in range(workers):
+                generator = random.Random(f"{options.output_path.name}/{index}")
+                working.create_task(_work(waiting, client, options, progress, generator))
+        progress.answered.put_nowait(None)
+    return progress
+
+
+def _client(
+    options: RunnerOptions, connections: int, transport: httpx.AsyncBaseTransport | None
+) -> httpx.AsyncClient:
+    key = os.environ.get(options.api_key_env, "") if options.api_key_env else ""
+    return httpx.AsyncClient(
+        headers={
+            "content-type": "application/json",
+            **({"authorization": f"Bearer {key}"} if key else {}),
+        },
+        timeout=httpx.Timeout(connect=10.0, read=options.request_timeout_s, write=60.0, pool=None),
+        limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+        # Reading the certificates takes longer than a small batch: only where they are needed.
+        verify=options.url.startswith("https:"),
+        trust_env=False,
+        transport=transport,
+    )
+
+
+async def _write(progress: _Progress, output: OutputFile) -> None:
+    """Bring answers to disk, all that wait in one commit, until told that there are no more."""
+    ended = False
+    while not ended:
+        taken = [await progress.answered.get()]
+        while not progress.answered.empty():
+            taken.append(progress.answered.get_nowait())
+        ended = None in taken
+        block = [entry for entry in taken if entry is not None]
+        if block:
+            await asyncio.to_thread(output.append, b"".join(line for line, _ in block))
+            progress.written += len(block)
+        for _, on_disk in block:
+            on_disk.set()
+
+
+async def _work(
+    waiting: Iterator[Task],
+    client: httpx.AsyncClient,
+    options: RunnerOptions,
+    progress: _Progress,
+    generator: random.Random,
+) -> None:
+    for task in waiting:
+        response = await _answer(task, client, options, progress, generator)
+        if response is None:
+            progress.open.append(task.custom_id)
+        else:
+            # Wait for the disk: a death then costs at most `concurrency` answers, however slow the disk.
+            on_disk = asyncio.Event()
+            progress.answered.put_nowait((_line(task, response), on_disk))
+            await on_disk.wait()
+
+
+async def _answer(
+    task: Task,
+    client: httpx.AsyncClient,
+    options: RunnerOptions,
+    progress: _Progress,
+    generator: random.Random,
+) -> httpx.Response | None:
+    """Send a task until the answer is final; None if it is not after the last attempt."""
+    # ASCII: a lone surrogate in a prompt has no UTF-8, but it has an escape.
+    body = json.dumps({"model": options.model, **task.body}).encode("ascii")
+    for attempt in range(options.attempts):
+        asked_s = None
+        progress.sent += 1
+        try:
+            response = await client.post(_address(options.url, task.url), content=body)
+        except httpx.RequestError as error:
+            progress.reason = f"{type(error).__name__}: {error}"
+        else:
+            if response.status_code not in _WORTH_ANOTHER_TRY:
+                return response
+            progress.reason = f"status {response.status_code}"
+            now = server_time(response.headers.get("date"))
+            asked_s = retry_after_s(response.headers.get("retry-after"), now)
+        if attempt + 1 < options.attempts:
+            jitter = generator.uniform(0.5, 1.0)
+            await asyncio.sleep(wait_s(asked_s, attempt, cap_s=options.retry_cap_s, jitter=jitter))
+    return None
+
+
+def _address(url: str, path: str) -> str:
+    root = url.rstrip("/")
+    return root.removesuffix("/v1") + path if path.startswith("/v1/") else root + path
+
+
+def _line(task: Task, response: httpx.Response) -> bytes:
+    body: Any
+    try:
+        body = json.loads(response.content)
+    except (ValueError, RecursionError):
+        body = response.text
+    record = {
+        "id": "batch_req_" + hashlib.sha256(task.custom_id.encode("utf-8", "replace")).hexdigest()[:24],
+        "custom_id": task.custom_id,
+        "response": {
+            "status_code": response.status_code,
+            "request_id": response.headers.get("x-request-id", ""),
+            "body": body,
+        },
+        "error": None,
+    }
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rackgate.batch.runner", description="Run a JSONL batch, resumably."
+    )
+    parser.add_argument("--input", type=Path, required=True, help="requests, one JSON object per line")
+    parser.add_argument("--output", type=Path, required=True, help="results, appended as they come")
+    parser.add_argument("--url", required=True, help="engine or gateway, scheme://host:port[/prefix]")
+    parser.add_argument("--model", required=True, help="model for tasks that name none")
+    parser.add_argument("--concurrency", type=int, default=8, help="requests in flight (8)")
+    parser.add_argument("--journal", type=Path, help="binds output to input (OUTPUT.journal)")
+    parser.add_argument("--attempts", type=int, default=8, help="times that a task is sent at most (8)")
+    parser.add_argument("--retry-cap-s", type=float, default=60.0, help="longest wait between two (60)")
+    parser.add_argument("--request-timeout-s", type=float, default=600.0, help="longest silence (600)")
+    parser.add_argument("--api-key-env", help="environment variable that holds the API key")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a batch from the command line and return the exit status.
+
+    0 every task has a record, 1 some are open (run again), 2 input refused, 3 another runner holds the
+    output (409), 4 the output belongs to another input (422), 5 the output is damaged.
+    """
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.concurrency < 1 or given.attempts < 1:
+        parser.error("--concurrency and --attempts are at least 1")
+    if not given.url.startswith(("http://", "https://")):
+        parser.error(f"--url {given.url!r} does not begin with http:// or https://")
+    options = RunnerOptions(
+        input_path=given.input,
+        output_path=given.output,
+        url=given.url,
+        model=given.model,
+        concurrency=given.concurrency,
+        journal_path=given.journal,
+        attempts=given.attempts,
+        retry_cap_s=given.retry_cap_s,
+        request_timeout_s=given.request_timeout_s,
+        api_key_env=given.api_key_env,
+    )
+    try:
+        outcome = run_batch(options)
+    except BatchRefused as refusal:
+        sys.stderr.write(f"refused, nothing sent: {refusal}\n")
+        return refusal.exit_code
+    except OSError as error:
+        sys.stderr.write(f"refused: {error}\n")
+        return _EXIT_REFUSED
+    sys.stderr.write(
+        f"{outcome.tasks} tasks: {outcome.kept} kept, {outcome.written} written, {len(outcome.open)} open"
+        + (f" ({outcome.reason}); run again to go on\n" if outcome.open else "\n")
+    )
+    return _EXIT_OPEN if outcome.open else _EXIT_DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""The `rackgate` command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from rackgate.cli import checks, report, scenarios, sim
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["build_parser", "main"]
+
+_COMMANDS = (sim, checks, scenarios, report)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command."""
+    parser = argparse.ArgumentParser(
+        prog="rackgate",
+        description="Staged acceptance of a rack of accelerators for LLM inference."
+        " The acceptance itself runs in pytest: pytest -m rack_acceptance.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in _COMMANDS:
+        module.add_parser(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 done, 2 refused, 4 bad input."""
+    options = build_parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0

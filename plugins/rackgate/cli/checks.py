@@ -1,0 +1,108 @@
+"""`rackgate checks`: every check, its bound and source, and the scenarios that prove that it can fail."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rackgate.slo import Slo
+
+__all__ = ["add_parser", "describe_checks"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser("checks", help="list every check and its proofs", description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(run=_run)
+
+
+def describe_checks() -> dict[str, Any]:
+    """Return every shipped check with its proofs, and the three numbers of the summary.
+
+    A check is proven when a scenario makes it FAIL (`fail_proven`), and another, or the same, makes it
+    UNKNOWN because of its own input (`unknown_proven`); the project's tests run every one of them.
+    """
+    from rackgate.config.acceptance_file import PROFILES, load_acceptance
+    from rackgate.metrics.metric import Metric
+    from rackgate.metrics.shipped import register_metrics
+
+    metrics: dict[str, Metric] = {}
+    register_metrics(
+        lambda name, unit, function: metrics.update({name: Metric(name=name, unit=unit, function=function)})
+    )
+    units = {name: metric.unit for name, metric in metrics.items()}
+    rows: dict[str, Slo] = {}
+    profiles: dict[str, list[str]] = {}
+    for profile in PROFILES:
+        for row in load_acceptance(None, profile, units=units, engines=4).slos:
+            rows.setdefault(row.id, row)
+            profiles.setdefault(row.id, []).append(profile)
+    proofs = _proofs()
+    checks = [
+        {
+            "id": row.id,
+            "stage": row.stage,
+            "metric": row.metric,
+            "statistic": row.statistic,
+            "definition": metrics[row.metric].definition,
+            "unit": row.unit,
+            "limit": row.limit,
+            "scope": str(row.scope),
+            "load": row.load,
+            "profiles": profiles[row.id],
+            "source": row.source,
+            "fails_in": proofs.get((row.id, "FAIL"), []),
+            "unknown_in": proofs.get((row.id, "UNKNOWN"), []),
+        }
+        for row in rows.values()
+    ]
+    return {
+        "checks": checks,
+        "summary": {
+            "checks": len(checks),
+            "fail_proven": sum(1 for check in checks if check["fails_in"]),
+            "unknown_proven": sum(1 for check in checks if check["unknown_in"]),
+        },
+    }
+
+
+def _proofs() -> dict[tuple[str, str], list[dict[str, str]]]:
+    from rackgate.simulator.scenarios import scenarios
+
+    found: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for scenario in scenarios().values():
+        for proof in scenario.proofs:
+            for check in proof.checks:
+                entry = {
+                    "scenario": scenario.name,
+                    "entity": proof.entity,
+                    "cause": proof.cause,
+                    "profile": proof.profile,
+                }
+                found.setdefault((check, str(proof.verdict)), []).append(entry)
+    return found
+
+
+def _run(options: argparse.Namespace) -> int:
+    described = describe_checks()
+    write = sys.stdout.write
+    if options.json:
+        write(json.dumps(described, indent=2, ensure_ascii=False) + "\n")
+        return 0
+    for check in described["checks"]:
+        write(f"{check['id']}  {check['limit']}  per {check['scope']}  ({', '.join(check['profiles'])})\n")
+        write(f"    {check['metric']}: {check['definition']}\n    source: {check['source']}\n")
+        for word, key in (("FAIL", "fails_in"), ("UNKNOWN", "unknown_in")):
+            for proof in check[key]:
+                write(f"    {word:<8}in {proof['scenario']} @ {proof['entity']}: {proof['cause']}\n")
+    summary = described["summary"]
+    write(
+        f"{summary['checks']} checks, {summary['fail_proven']} proven to fail,"
+        f" {summary['unknown_proven']} proven to be UNKNOWN without their input\n"
+    )
+    return 0

@@ -1,0 +1,40 @@
+"""`rackgate report`: render the views of a finished run again, with no rack."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser("report", help="render a run's report again", description=__doc__)
+    parser.add_argument("run_folder", type=Path, metavar="RUN", help="the run folder")
+    parser.add_argument("--view", default="again", help="written to RUN/views/VIEW (default: again)")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    if not (options.run_folder / "evidence" / "records.jsonl").is_file():
+        sys.stderr.write(f"rackgate report: {options.run_folder} holds no evidence/records.jsonl\n")
+        return 4
+    modules = [point.load() for point in entry_points(group="pytest11") if point.name.startswith("rackgate")]
+    reports: dict[str, Callable[..., str]] = {}
+    for module in modules:
+        if hasattr(module, "pytest_rack_reports"):
+            module.pytest_rack_reports(config=None, register=reports.__setitem__)
+    for module in modules:
+        if hasattr(module, "pytest_rack_views"):
+            for path in module.pytest_rack_views(
+                folder=options.run_folder, reports=reports, view=options.view
+            ):
+                sys.stdout.write(f"{path}\n")
+    return 0

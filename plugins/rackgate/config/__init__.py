@@ -1,0 +1,1 @@
+"""TOML files in, nouns out. pydantic is imported here and nowhere else."""

@@ -1,0 +1,74 @@
+"""A running inference server, and what can be done to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from rackgate.target import EngineSpec
+
+__all__ = ["Engine", "Killable", "LaunchFailed", "Launcher"]
+
+
+@runtime_checkable
+class Killable(Protocol):
+    """An engine whose process can be ended the hard way and started again."""
+
+    def kill(self) -> None:
+        """Send SIGKILL to the engine's main process and return at once."""
+
+    def alive(self) -> bool:
+        """Return whether the engine's main process exists."""
+
+    def restart(self) -> None:
+        """Start the engine again where it was; return when the process exists, not when it serves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """An engine that answers at `url` (scheme://host:port, no path).
+
+    `handle` carries the capabilities: test with `isinstance(engine.handle, Killable)`.
+    `cold_start_s` is the time from start to the first token, None for an engine found running.
+    """
+
+    spec: EngineSpec
+    url: str
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
+    handle: object = None
+    cold_start_s: float | None = None
+    image_digest: str | None = None
+    log_path: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The engine's name in the target."""
+        return self.spec.name
+
+    @property
+    def entity(self) -> str:
+        """The entity that its checks are about."""
+        return self.spec.entity
+
+
+class LaunchFailed(Exception):
+    """The engine did not come up. `layer` is `network`, `service` or `model`; `hint` says what to try."""
+
+    def __init__(self, message: str, *, layer: str, hint: str, log_tail: str = "") -> None:
+        super().__init__(message)
+        self.layer = layer
+        self.hint = hint
+        self.log_tail = log_tail
+
+
+class Launcher(Protocol):
+    """Starts an engine and ends it on leaving, whatever happened in between."""
+
+    def __call__(self, spec: EngineSpec, *, run_id: str, log_dir: str) -> AbstractContextManager[Engine]:
+        """Return a context manager that yields the running engine.
+
+        Raises `LaunchFailed` on entering if no token came out before the deadline.
+        """

@@ -1,0 +1,1 @@
+"""Engines: how they are started, and how one speaks with them."""

@@ -1,0 +1,42 @@
+"""How an engine is had: found at a URL, started as a process, started in a container.
+
+A launcher is a function (rackgate.engine.Launcher) and a checker of its own table in the target file.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+
+    from rackgate.engine import Engine, Launcher
+    from rackgate.target import EngineSpec
+
+__all__ = ["LAUNCHERS", "check_settings", "register_launchers"]
+
+LAUNCHERS = {name: f"rackgate.engines.launchers.{name}" for name in ("remote", "process", "container")}
+"""Where each launcher lives, by the name that a target file uses."""
+
+
+def register_launchers(register: Callable[[str, Launcher], None]) -> None:
+    """Register all launchers; each one's module is imported when it is first used."""
+    for name in LAUNCHERS:
+        register(name, _later(name))
+
+
+def check_settings(launcher: str, settings: Mapping[str, object]) -> list[str]:
+    """Return what is wrong with `[engine.settings]` for this launcher; raises `KeyError` for no launcher."""
+    checker = import_module(LAUNCHERS[launcher]).check_settings
+    return cast("list[str]", checker(settings))
+
+
+def _later(name: str) -> Launcher:
+    def launch(spec: EngineSpec, *, run_id: str, log_dir: str) -> AbstractContextManager[Engine]:
+        launcher = cast("Launcher", getattr(import_module(LAUNCHERS[name]), name))
+        return launcher(spec, run_id=run_id, log_dir=log_dir)
+
+    launch.__name__ = name
+    return launch

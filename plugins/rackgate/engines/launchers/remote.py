@@ -1,0 +1,46 @@
+"""The `remote` launcher: an engine that runs already, at the URL of the target file."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rackgate.engine import Engine, LaunchFailed
+from rackgate.engines.launchers.outcome import key_headers
+from rackgate.engines.launchers.settings import NUMBER, Key, number, problems_of
+from rackgate.engines.readiness import probe_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rackgate.target import EngineSpec
+
+__all__ = ["KEYS", "check_settings", "remote"]
+
+KEYS = {"ready_timeout_s": Key(kind=NUMBER)}
+
+
+def check_settings(settings: Mapping[str, object]) -> list[str]:
+    """Return what is wrong with `[engine.settings]` of a remote engine."""
+    return problems_of(settings, KEYS)
+
+
+@contextmanager
+def remote(spec: EngineSpec, *, run_id: str, log_dir: str) -> Iterator[Engine]:
+    """Yield the running engine after one token came out; there is nothing to end on leaving.
+
+    Raises `LaunchFailed` on entering.
+    """
+    del run_id, log_dir
+    if spec.url is None:
+        raise LaunchFailed(
+            f"engine {spec.name}: a remote engine needs a url",
+            layer="network",
+            hint='add url = "http://HOST:PORT" to the engine in the target file',
+        )
+    headers = key_headers(spec)
+    deadline_s = number(spec.settings, "ready_timeout_s", 30.0)
+    probe = probe_engine(spec.url, spec.model, headers, spec.protocol, deadline_s)
+    if not probe.ok:
+        raise LaunchFailed(f"engine {spec.name}: {probe.message}", layer=probe.layer_failed, hint=probe.hint)
+    yield Engine(spec=spec, url=spec.url.rstrip("/"), headers=headers)

@@ -1,0 +1,53 @@
+"""Waiting for an engine: until a token came out, until it has ended, or until the deadline."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from rackgate.engines.probe import EngineProbe, probe_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["EngineProbe", "probe_engine", "wait_until_ready"]
+
+_SETTLE_S = 3.0
+"""How long an answer that waiting will not change must stand before the wait is given up."""
+
+
+def wait_until_ready(
+    ask: Callable[[float], EngineProbe], has_ended: Callable[[], bool], deadline_s: float
+) -> EngineProbe | None:
+    """Ask until a token comes out; return the last probe, or None as soon as the engine has ended.
+
+    `ask` gets the seconds left. A settled failure ends the wait before the deadline.
+    """
+    start = time.monotonic()
+    settled_since: float | None = None
+    while True:
+        probe = _asked(ask, has_ended, max(0.05, start + deadline_s - time.monotonic()))
+        now = time.monotonic()
+        if probe is None or has_ended():
+            return None
+        settled_since = (settled_since or now) if probe.settled else None
+        settled = settled_since is not None and now - settled_since >= min(_SETTLE_S, deadline_s / 2)
+        if probe.ok or settled or now - start >= deadline_s:
+            return probe
+        time.sleep(0.02 if now - start < 2 else 0.1)
+
+
+def _asked(
+    ask: Callable[[float], EngineProbe], has_ended: Callable[[], bool], left_s: float
+) -> EngineProbe | None:
+    """Ask in a thread, so that the end of an engine ends the wait though a request still hangs."""
+    answers: queue.SimpleQueue[EngineProbe] = queue.SimpleQueue()
+    threading.Thread(target=lambda: answers.put(ask(left_s)), name="rackgate-ready", daemon=True).start()
+    while True:
+        try:
+            return answers.get(timeout=0.05)
+        except queue.Empty:
+            if has_ended():
+                return None

@@ -1,0 +1,61 @@
+"""Triton's generate_stream: pieces of `text_output`, no terminal signal, errors as strings in a 200."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from rackgate.engines.openai import error_of
+from rackgate.engines.reading import BodyReader, Reading, StreamReader, Unreadable
+
+if TYPE_CHECKING:
+    from rackgate.engines.protocol import AnswerReader, ChatRequest
+
+__all__ = ["TRITON", "Triton", "interpret"]
+
+
+def interpret(reading: Reading, name: str, data: bytes) -> None:  # noqa: ARG001 - Triton names no events
+    """Read one event. Raises `ValueError` if it is no JSON object."""
+    frame = json.loads(data)
+    if not isinstance(frame, dict):
+        raise Unreadable(f"a JSON object is due, not {type(frame).__name__}")
+    error = error_of(frame)
+    if error is not None:
+        reading.error = reading.error or error
+    output = frame.get("text_output")
+    if isinstance(output, list):
+        output = "".join(str(part) for part in output)
+    if isinstance(output, str) and output:
+        reading.token(output)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triton:
+    """The protocol of Triton's generate extension."""
+
+    def path(self, model: str) -> str:
+        """Return the URL path to post to."""
+        return f"/v2/models/{quote(model, safe='')}/generate_stream"
+
+    def body(self, request: ChatRequest) -> bytes:
+        """Return the JSON body: temperature 0."""
+        body: dict[str, Any] = {
+            "text_input": request.prompt,
+            "max_tokens": request.max_tokens,
+            "stream": request.stream,
+            "temperature": 0,
+        }
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def reader(self, *, streamed: bool = True) -> AnswerReader:
+        """Return a reader for one answer."""
+        return (
+            StreamReader(interpret, terminal_due=False)
+            if streamed
+            else BodyReader(interpret, warning="not streamed")
+        )
+
+
+TRITON = Triton()

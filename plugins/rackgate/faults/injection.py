@@ -1,0 +1,74 @@
+"""One fault from intention to proven healing, every moment on record."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rackgate.fault import FaultTimeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rackgate.engine import Engine
+    from rackgate.fault import Fault
+    from rackgate.run import Run
+
+__all__ = ["Injection", "NotAllowed", "inject"]
+
+
+class NotAllowed(Exception):
+    """The target does not let this be broken."""
+
+
+@dataclass(slots=True)
+class Injection:
+    """The fault in progress; `timeline` grows."""
+
+    timeline: FaultTimeline
+
+
+@contextmanager
+def inject(run: Run, kind: str, engine: Engine) -> Iterator[Injection]:
+    """Inject and prove on entering; heal and prove the healing on leaving, also after an exception.
+
+    A step that raises is recorded as not done: what is not proven makes its checks UNKNOWN. Raises
+    `NotAllowed` if the target's `may_break` does not name engines.
+    """
+    if "engine" not in run.target.may_break:
+        raise NotAllowed(
+            f"target {run.target.name} does not allow engines to be broken: may_break = ['engine']"
+        )
+    fault = run.registry.faults[kind](engine)
+    injection = Injection(FaultTimeline(kind=kind, entity=fault.entity))
+    _moment(run, fault, "intend", ok=True)
+    try:
+        if _step(run, fault, "inject", fault.inject, injection):
+            injection.timeline = replace(injection.timeline, injected_ns=time.perf_counter_ns())
+            if _step(run, fault, "prove", fault.prove, injection):
+                injection.timeline = replace(injection.timeline, proven_ns=time.perf_counter_ns())
+        yield injection
+    finally:
+        _step(run, fault, "heal", fault.heal, injection)
+        injection.timeline = replace(injection.timeline, healed_ns=time.perf_counter_ns())
+        if _step(run, fault, "prove_healed", fault.prove_healed, injection):
+            injection.timeline = replace(injection.timeline, proven_healed_ns=time.perf_counter_ns())
+
+
+def _step(run: Run, fault: Fault, moment: str, act: Callable[[], bool | None], injection: Injection) -> bool:
+    run.on_progress(f"fault {fault.kind} on {fault.entity}: {moment}")
+    try:
+        done = act() is not False
+        detail = "" if done else f"{moment} not seen"
+    except Exception as error:  # noqa: BLE001  the boundary that turns a broken fault into UNKNOWN, on record
+        done, detail = False, f"{moment}: {type(error).__name__}: {error}"
+    if detail:
+        injection.timeline = replace(injection.timeline, detail=detail)
+    _moment(run, fault, moment, ok=done, detail=detail)
+    return done
+
+
+def _moment(run: Run, fault: Fault, moment: str, *, ok: bool, detail: str = "") -> None:
+    run.record("fault", fault=fault.kind, entity=fault.entity, moment=moment, ok=ok, detail=detail)

@@ -1,0 +1,91 @@
+"""A row and a measurement in, a verdict out; and the verdicts that are raised."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rackgate.measurement import Reason
+from rackgate.slo import Op, Severity, Slo
+from rackgate.verdict import Verdict
+
+if TYPE_CHECKING:
+    from rackgate.measurement import Measurement
+    from rackgate.slo import Check
+
+__all__ = ["Judgement", "judge", "quantile_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """A verdict with the reason why nothing could be decided, if so.
+
+    `margin` is the distance to the bound as a share of it, positive inside; None where the bound is 0
+    or the value is missing or infinite. `open` says that more samples could still decide.
+    """
+
+    verdict: Verdict
+    reason: Reason | None = None
+    detail: str = ""
+    margin: float | None = None
+    open: bool = False
+
+
+def quantile_of(statistic: str) -> float | None:
+    """0.99 for `p99`, 0.999 for `p999`; None for anything that is no percentile."""
+    return float(f"0.{statistic[1:]}") if statistic[:1] == "p" and statistic[1:].isdigit() else None
+
+
+def judge(check: Check, measurement: Measurement) -> Judgement:
+    """Return the verdict on one check.
+
+    No value, too few samples, or a bound between the confidence bounds of a percentile is UNKNOWN. A
+    percentile PASSes by its upper confidence bound and FAILs by its lower one (for `<=`). A row of
+    severity `warn` that does not hold is WARN.
+    """
+    slo = check.slo
+    if check.undecidable:
+        return Judgement(verdict=Verdict.UNKNOWN, reason=Reason.NOT_CONFIGURED, detail=check.undecidable)
+    value = measurement.value
+    if value is None:
+        return Judgement(verdict=Verdict.UNKNOWN, reason=measurement.reason, detail=measurement.detail)
+    margin = _margin(slo, value)
+    if measurement.count < slo.min_count:
+        detail = f"{measurement.count} samples, the row asks for {slo.min_count}"
+        return Judgement(
+            verdict=Verdict.UNKNOWN, reason=Reason.TOO_FEW, detail=detail, margin=margin, open=True
+        )
+    holds = _holds(slo, measurement)
+    if holds is None:
+        detail = (
+            f"{measurement.count} samples leave it open: {slo.bound:g} lies between the confidence bounds"
+        )
+        return Judgement(
+            verdict=Verdict.UNKNOWN, reason=Reason.TOO_FEW, detail=detail, margin=margin, open=True
+        )
+    if holds:
+        return Judgement(verdict=Verdict.PASS, margin=margin)
+    broken = Verdict.WARN if slo.severity is Severity.WARN else Verdict.FAIL
+    return Judgement(verdict=broken, detail=measurement.detail, margin=margin)
+
+
+def _holds(slo: Slo, measurement: Measurement) -> bool | None:
+    value, bounds = measurement.value, measurement.bounds
+    if value is None:
+        return None
+    if quantile_of(slo.statistic) is None or bounds is None or slo.op is Op.EQUAL:
+        return slo.op.holds(value, slo.bound)
+    near, far = (bounds.upper, bounds.lower) if slo.op is Op.AT_MOST else (bounds.lower, bounds.upper)
+    if near is not None and slo.op.holds(near, slo.bound):
+        return True
+    if far is not None and not slo.op.holds(far, slo.bound):
+        return False
+    return None
+
+
+def _margin(slo: Slo, value: float) -> float | None:
+    if slo.bound == 0 or slo.op is Op.EQUAL or not math.isfinite(value):
+        return None
+    distance = slo.bound - value if slo.op is Op.AT_MOST else value - slo.bound
+    return distance / abs(slo.bound)

@@ -1,0 +1,148 @@
+"""Which check got which verdict, and what that keeps from being tested: quarantine by failure domain."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rackgate.planning import members_of
+from rackgate.slo import STAGES, Check, Scope, Severity
+from rackgate.verdict import Verdict, worst
+
+if TYPE_CHECKING:
+    from rackgate.target import Target
+
+__all__ = ["Gate", "Ledger"]
+
+_QUALIFYING = ("selfcheck", "preflight", "single_card")
+_THROUGH_GATEWAY = ("cross_node", "soak", "fault_injection", "batch_retry")
+_NODES_NEEDED = {"cross_node": 2}
+_ENGINES_NEEDED = {"fault_injection": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """What later stages must not rest on: an entity, or whole stages; and the check that said so."""
+
+    by: str
+    verdict: Verdict
+    stage: str
+    entity: str | None = None
+    stages: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The verdicts of a run so far. `stop_on_fail` gates everything after a stage with an unmet blocker."""
+
+    target: Target
+    stop_on_fail: bool = False
+    planned: dict[str, Check] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    gates: list[Gate] = field(default_factory=list)
+
+    def plan(self, check: Check) -> None:
+        """Note that a check was asked."""
+        self.planned[check.id] = check
+
+    def enter(self, check: Check, verdict: Verdict, skipped: str = "") -> Gate | None:
+        """Note a verdict (`skipped` is gated, declared or not_assessed); return the gate that it closes."""
+        self.planned.setdefault(check.id, check)
+        self.verdicts[check.id] = verdict
+        if skipped:
+            self.skipped[check.id] = skipped
+            return None
+        gate = self._gate(check, verdict)
+        if gate is not None:
+            self.gates.append(gate)
+        return gate
+
+    def quarantined(self, before: str) -> dict[str, str]:
+        """Return the entities that may not take part in stage `before`, each with the check that said so."""
+        found: dict[str, str] = {}
+        for gate in self.gates:
+            if gate.entity is not None and STAGES.index(gate.stage) < STAGES.index(before):
+                for entity in (gate.entity, *members_of(gate.entity, self.target)):
+                    found.setdefault(entity, gate.by)
+        return found
+
+    def gated_by(self, check: Check) -> str | None:
+        """Return the id of the check that keeps this one from being tested, if any."""
+        stage = check.slo.stage
+        whole = next((gate.by for gate in self.gates if stage in gate.stages), None)
+        if whole is not None:
+            return whole
+        out = self.quarantined(stage)
+        if not out:
+            return None
+        if check.entity in out:
+            return out[check.entity]
+        members = members_of(check.entity, self.target)
+        lost = [entity for entity in members if entity in out]
+        enough = len(members) > len(lost) and not (lost and check.slo.scope is Scope.PAIR)
+        if members and not enough:
+            return out[min(lost)]
+        return self._too_few(stage, out)
+
+    def missing(self) -> tuple[str, ...]:
+        """Return the ids of checks that were asked and have no verdict."""
+        return tuple(check_id for check_id in self.planned if check_id not in self.verdicts)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of everything that was asked and can be answered from here."""
+        counted = [
+            verdict
+            for check_id, verdict in self.verdicts.items()
+            if self.skipped.get(check_id, "gated") == "gated"
+        ]
+        counted += [Verdict.UNKNOWN for _ in self.missing()]
+        return worst(counted)
+
+    @property
+    def judged(self) -> int:
+        """Number of checks that were really run."""
+        return sum(1 for check_id in self.verdicts if check_id not in self.skipped)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many checks got each verdict, and how many were gated, declared or not assessed."""
+        counted: Counter[str] = Counter()
+        for check_id, verdict in self.verdicts.items():
+            counted[self.skipped.get(check_id, str(verdict))] += 1
+        counted["UNKNOWN"] += len(self.missing())
+        names = (*(str(verdict) for verdict in Verdict), "gated", "declared", "not_assessed")
+        return {name: counted.get(name, 0) for name in names}
+
+    def unqualified(self) -> frozenset[str]:
+        """Return the cards (or engines without cards) that some check of their own did not accept."""
+        bad: set[str] = set()
+        for check_id, verdict in self.verdicts.items():
+            check = self.planned[check_id]
+            own = check.slo.scope in (Scope.CARD, Scope.ENGINE)
+            if own and not verdict.accepted and self.skipped.get(check_id) in (None, "gated"):
+                bad |= {check.entity}
+        return frozenset(bad)
+
+    def _gate(self, check: Check, verdict: Verdict) -> Gate | None:
+        slo = check.slo
+        if verdict.accepted or slo.severity is Severity.WARN:
+            return None
+        later = STAGES[STAGES.index(slo.stage) + 1 :]
+        if self.stop_on_fail or slo.stage == "selfcheck":
+            return Gate(by=check.id, verdict=verdict, stage=slo.stage, stages=later)
+        if slo.stage not in _QUALIFYING:
+            return None
+        if slo.metric == "gateway_request_ok":
+            return Gate(by=check.id, verdict=verdict, stage=slo.stage, stages=_THROUGH_GATEWAY)
+        if slo.scope in (Scope.CARD, Scope.ENGINE, Scope.NODE):
+            return Gate(by=check.id, verdict=verdict, stage=slo.stage, entity=check.entity)
+        return None
+
+    def _too_few(self, stage: str, out: dict[str, str]) -> str | None:
+        left = [engine for engine in self.target.engines if engine.entity not in out]
+        nodes = {node for engine in left for node in engine.nodes}
+        if len(left) < _ENGINES_NEEDED.get(stage, 1) or len(nodes) < _NODES_NEEDED.get(stage, 0):
+            return next(iter(out.values()))
+        return None

@@ -1,0 +1,86 @@
+"""One endpoint's requests: made from the plan, numbered, and carried by one transport."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING
+
+from rackgate.engines.protocol import protocol_named
+from rackgate.loadgen.attempt import Attempt
+from rackgate.loadgen.prompts import Prompts
+from rackgate.loadgen.transport import Server
+
+if TYPE_CHECKING:
+    from rackgate.loadgen.plan import Endpoint, Plan
+    from rackgate.loadgen.transport import Transport
+
+__all__ = ["Lane"]
+
+
+class Lane:
+    """One endpoint's requests: made from the plan, numbered, and carried by one transport."""
+
+    def __init__(self, plan: Plan, number: int, transport: Transport) -> None:
+        self.endpoint: Endpoint = plan.endpoints[number]
+        self.transport = transport
+        self.number = number
+        self.protocol = protocol_named(self.endpoint.protocol)
+        self.in_flight = 0
+        self.taken = 0
+        self._plan = plan
+        self._prompts = Prompts(
+            self.protocol,
+            model=self.endpoint.model,
+            prompt_tokens=plan.load.prompt_tokens,
+            output_tokens=plan.load.output_tokens,
+            identity=f"{plan.identity}|{self.endpoint.entity}",
+        )
+        self._head = _head(self.endpoint, self.protocol.path(self.endpoint.model))
+
+    def request(self, kind: str, index: int) -> tuple[str, bytes]:
+        """Return id and bytes of a request; the same plan gives the same bytes."""
+        name = f"{kind}{index}"
+        request_id = f"rg-{self._plan.digest}-{self.number}-{name}"
+        body = self._prompts.body(name)
+        trace = hashlib.sha256(request_id.encode()).hexdigest()
+        return (
+            request_id,
+            b"%b\r\nX-Request-Id: %b\r\ntraceparent: 00-%b-%b-01\r\nContent-Length: %d\r\n\r\n%b"
+            % (
+                self._head,
+                request_id.encode(),
+                trace[:32].encode(),
+                trace[32:48].encode(),
+                len(body),
+                body,
+            ),
+        )
+
+    def attempt(self, request_id: str, scheduled_ns: int) -> Attempt:
+        """Return a request about to be sent."""
+        return Attempt(
+            self.endpoint,
+            self.protocol,
+            self._plan.load.limits,
+            request_id=request_id,
+            scheduled_ns=scheduled_ns,
+            loop=asyncio.get_running_loop(),
+        )
+
+
+def _head(endpoint: Endpoint, path: str) -> bytes:
+    server = Server.of(endpoint.url)
+    lines = [
+        f"POST {server.prefix}{path} HTTP/1.1",
+        f"Host: {server.authority}",
+        "Content-Type: application/json",
+        "Accept: text/event-stream",
+        "Accept-Encoding: identity",
+        "User-Agent: rackgate",
+    ]
+    for name, value in endpoint.headers.items():
+        if any(character in f"{name}{value}" for character in "\r\n\0"):
+            raise ValueError(f"header {name!r} of {endpoint.entity} holds a line end")
+        lines.append(f"{name}: {value}")
+    return "\r\n".join(lines).encode("latin-1")

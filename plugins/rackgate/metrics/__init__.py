@@ -1,0 +1,1 @@
+"""Metrics: what is computed from an observation, one function each, registered by name and unit."""

@@ -1,0 +1,190 @@
+"""The card's own signals during a load: temperature, power, throttling, energy and cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rackgate.measurement import Measurement, Reason, missing
+from rackgate.metrics.rates import output_token_throughput
+from rackgate.metrics.requests import chosen_samples
+from rackgate.statistics.series import (
+    energy_from_counter_j,
+    last_fifth_mean,
+    throttle_time_s,
+    time_weighted_mean,
+)
+
+if TYPE_CHECKING:
+    from rackgate.metrics.metric import MeasureFunction, Register
+    from rackgate.observation import Observation
+    from rackgate.slo import Slo
+    from rackgate.telemetry.table import Series
+
+__all__ = ["register_metrics"]
+
+
+def temperature_c(observation: Observation, slo: Slo, entity: str) -> Measurement:
+    """Time-weighted mean temperature over the last fifth of the load; of several cards the hottest."""
+    return _worst(observation, slo, entity, _temperature)
+
+
+def power_w(observation: Observation, slo: Slo, entity: str) -> Measurement:
+    """Energy counter difference / time, else the time-weighted mean of samples; of several cards the sum."""
+    cards = _cards(observation, entity)
+    values = [_power(observation, slo, card) for card in cards]
+    broken = next((one for one in values if one.value is None), None)
+    if broken is not None:
+        detail = f"{broken.entity}: {broken.detail}" if entity != broken.entity else broken.detail
+        return missing(slo.metric, entity, slo.unit, broken.reason or Reason.ABSENT, detail)
+    if not values:
+        return missing(slo.metric, entity, slo.unit, Reason.NOT_CONFIGURED, "no cards are declared")
+    total = sum(one.value or 0.0 for one in values)
+    return _value(slo, entity, total, sum(one.count for one in values), values[0].detail)
+
+
+def throttle_time(observation: Observation, slo: Slo, entity: str) -> Measurement:
+    """Time in which clock_event_reasons & 0xE8 is not zero: slowed by heat, hardware or power brake."""
+    return _worst(observation, slo, entity, _throttle)
+
+
+def energy_per_output_token_j(observation: Observation, slo: Slo, entity: str) -> Measurement:
+    """Mean power of the cards / output token throughput."""
+    power, rate = power_w(observation, slo, entity), output_token_throughput(observation, slo, entity)
+    broken = next((one for one in (power, rate) if one.value is None), None)
+    if broken is not None:
+        return missing(slo.metric, entity, slo.unit, broken.reason or Reason.ABSENT, broken.detail)
+    if not rate.value:
+        return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no output tokens in the window")
+    return _value(slo, entity, (power.value or 0.0) / rate.value, rate.count, "")
+
+
+def _worst(observation: Observation, slo: Slo, entity: str, measure_card: MeasureFunction) -> Measurement:
+    values = [measure_card(observation, slo, card) for card in _cards(observation, entity)]
+    broken = next((one for one in values if one.value is None), None)
+    if broken is not None:
+        detail = f"{broken.entity}: {broken.detail}" if entity != broken.entity else broken.detail
+        return missing(slo.metric, entity, slo.unit, broken.reason or Reason.ABSENT, detail)
+    if not values:
+        return missing(slo.metric, entity, slo.unit, Reason.NOT_CONFIGURED, "no cards are declared")
+    worst = max(values, key=lambda one: one.value or 0.0)
+    detail = f"{worst.entity}; {worst.detail}" if len(values) > 1 else worst.detail
+    return _value(slo, entity, worst.value or 0.0, worst.count, detail)
+
+
+def _cards(observation: Observation, entity: str) -> tuple[str, ...]:
+    cards = [card.name for card in observation.target.cards]
+    if entity in cards:
+        return (entity,)
+    held = {
+        card
+        for engine in observation.target.engines
+        if engine.entity in observation.members(entity)
+        for card in engine.cards
+    }
+    return tuple(card for card in cards if card in held)
+
+
+def _temperature(observation: Observation, slo: Slo, card: str) -> Measurement:
+    found = _series(observation, slo, card, "temperature_c")
+    if isinstance(found, Measurement):
+        return found
+    series, start, end = found
+    mean = last_fifth_mean(
+        series.t_ns, series.values, start_ns=start, end_ns=end, gap_limit_s=observation.sample_gap_s
+    )
+    if mean.value is None:
+        return _uncovered(slo, card, series)
+    inside = (series.t_ns >= start) & (series.t_ns <= end)
+    peak = np.nanmax(series.values[inside]) if inside.any() else mean.value
+    return _value(slo, card, mean.value, int(inside.sum()), f"peak {peak:.1f} °C")
+
+
+def _power(observation: Observation, slo: Slo, card: str) -> Measurement:
+    found = _series(observation, slo, card, "power_w")
+    if isinstance(found, Measurement):
+        return found
+    series, start, end = found
+    gap = observation.sample_gap_s
+    inside = int(((series.t_ns >= start) & (series.t_ns <= end)).sum())
+    mean = time_weighted_mean(series.t_ns, series.values, start_ns=start, end_ns=end, gap_limit_s=gap)
+    if mean.value is None:
+        return _uncovered(slo, card, series)
+    counter = _series(observation, slo, card, "energy_j")
+    if not isinstance(counter, Measurement):
+        energy = energy_from_counter_j(
+            counter[0].t_ns, counter[0].values, start_ns=start, end_ns=end, gap_limit_s=gap
+        )
+        if energy:
+            return _value(slo, card, energy / ((end - start) / 1e9), inside, "from the energy counter")
+    return _value(slo, card, mean.value, inside, "time-weighted mean of samples")
+
+
+def _throttle(observation: Observation, slo: Slo, card: str) -> Measurement:
+    found = _series(observation, slo, card, "clock_event_reasons")
+    if isinstance(found, Measurement):
+        return found
+    series, start, end = found
+    seen = throttle_time_s(
+        series.t_ns, series.values, start_ns=start, end_ns=end, gap_limit_s=observation.sample_gap_s
+    )
+    value = seen.value if seen.value is not None else seen.partial or None
+    if value is None:
+        return _uncovered(slo, card, series)
+    masks = series.values[~np.isnan(series.values)].astype(np.int64)
+    bits = int(np.bitwise_or.reduce(masks)) if len(masks) else 0
+    return _value(slo, card, value, len(masks), f"bits seen 0x{bits:x}")
+
+
+def _series(
+    observation: Observation, slo: Slo, card: str, field: str
+) -> tuple[Series, int, int] | Measurement:
+    if observation.telemetry is None:
+        return missing(slo.metric, card, slo.unit, Reason.NOT_CONFIGURED, "no telemetry in this run")
+    window = _window(observation, slo, card)
+    if isinstance(window, Measurement):
+        return window
+    return (observation.telemetry.series(card, field), *window)
+
+
+def _window(observation: Observation, slo: Slo, card: str) -> tuple[int, int] | Measurement:
+    engine = next((one.entity for one in observation.target.engines if card in one.cards), card)
+    chosen = chosen_samples(observation, slo, engine)
+    if chosen.table is None:
+        why = chosen.why
+        reason, detail = (why.reason, why.detail) if why else (None, "")
+        return missing(slo.metric, card, slo.unit, reason or Reason.ABSENT, f"no load window: {detail}")
+    start = int(np.asarray(chosen.table.column("scheduled_ns"), dtype=np.int64).min())
+    done = np.asarray(chosen.table.column("done_ns"), dtype=float)
+    if np.isnan(done).all():
+        return missing(slo.metric, card, slo.unit, Reason.ABSENT, "no request ended: no load window")
+    return start, int(np.nanmax(done))
+
+
+def _uncovered(slo: Slo, card: str, series: Series) -> Measurement:
+    if series.reasons:
+        reason, detail = series.why_missing
+        return missing(slo.metric, card, slo.unit, reason, detail)
+    text = f"{len(series.t_ns)} samples cover less than 90 % of the load"
+    return missing(slo.metric, card, slo.unit, Reason.STALE, text)
+
+
+def _value(slo: Slo, entity: str, value: float, count: int, detail: str) -> Measurement:
+    return Measurement(
+        metric=slo.metric,
+        entity=entity,
+        value=float(value),
+        unit=slo.unit,
+        count=count,
+        detail=detail,
+        source="exporter",
+    )
+
+
+def register_metrics(register: Register) -> None:
+    """Register every metric of this module."""
+    register("temperature_c", "°C", temperature_c)
+    register("power_w", "W", power_w)
+    register("throttle_time_s", "s", throttle_time)
+    register("energy_per_output_token_j", "J/tok", energy_per_output_token_j)

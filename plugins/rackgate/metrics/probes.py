@@ -1,0 +1,90 @@
+"""What a probe measured directly, and what a batch exercise counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rackgate.measurement import Measurement, Reason, missing
+
+if TYPE_CHECKING:
+    from rackgate.metrics.metric import MeasureFunction, Register
+    from rackgate.observation import Observation
+    from rackgate.slo import Slo
+
+__all__ = ["register_metrics"]
+
+_PROBES = {
+    "engine_reachable": ("bool", "1 if the engine's address accepts a connection and speaks HTTP, else 0."),
+    "model_served": ("bool", "1 if /v1/models lists the model that was asked for, else 0."),
+    "first_request_ok": (
+        "bool",
+        "1 if one streamed request gave a token and ended well before its deadline, else 0.",
+    ),
+    "gateway_request_ok": (
+        "bool",
+        "1 if one streamed request through the gateway gave a token and ended well, else 0.",
+    ),
+    "card_present": ("bool", "1 if the node's exporter lists the declared card, else 0."),
+    "telemetry_coverage": (
+        "ratio",
+        "Signals of the card with a value / required ones (temperature, power, SM clock, clock events).",
+    ),
+}
+
+_COUNTS = {
+    "batch_lost": ("lost", "Tasks of the batch without a terminal record after the retry."),
+    "batch_duplicated": ("duplicated", "Terminal records beyond the first of their task after the retry."),
+    "batch_overwritten": (
+        "overwritten",
+        "Terminal records that were there before the retry and then changed or vanished.",
+    ),
+    "batch_unexpected": ("unexpected", "Output lines that belong to no task or are no JSON."),
+    "batch_failed": ("failed", "Tasks whose terminal record is an error."),
+    "batch_regenerated": (
+        "regenerated",
+        "Records that a second full retry of the finished batch added or changed.",
+    ),
+}
+
+
+def _probe(name: str, definition: str) -> MeasureFunction:
+    def probed(observation: Observation, slo: Slo, entity: str) -> Measurement:
+        found = observation.probes.get((name, entity))
+        return found or missing(name, entity, slo.unit, Reason.ABSENT, f"{entity} was not probed")
+
+    probed.__doc__ = definition
+    return probed
+
+
+def _count(name: str, attribute: str, definition: str) -> MeasureFunction:
+    def counted(observation: Observation, slo: Slo, entity: str) -> Measurement:
+        exercise = observation.batch
+        if exercise is None:
+            return missing(name, entity, slo.unit, Reason.ABSENT, "no batch was run")
+        if exercise.report is None:
+            return missing(name, entity, slo.unit, exercise.reason or Reason.ABSENT, exercise.detail)
+        ids = getattr(exercise.report, attribute)
+        if ids is None:
+            return missing(name, entity, slo.unit, Reason.ABSENT, f"{attribute} records were not looked at")
+        if attribute == "unexpected":
+            ids = (*ids, *(f"line {line}" for line in exercise.report.unreadable))
+        shown = ", ".join(str(one) for one in list(ids)[:5])
+        return Measurement(
+            metric=name,
+            entity=entity,
+            value=float(len(ids)),
+            unit=slo.unit,
+            count=exercise.report.tasks,
+            detail=shown,
+        )
+
+    counted.__doc__ = definition
+    return counted
+
+
+def register_metrics(register: Register) -> None:
+    """Register every metric of this module."""
+    for name, (unit, definition) in _PROBES.items():
+        register(name, unit, _probe(name, definition))
+    for name, (attribute, definition) in _COUNTS.items():
+        register(name, "records", _count(name, attribute, definition))

@@ -1,0 +1,188 @@
+"""Choosing the samples that a row is about, and saying why there are none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rackgate.judge import quantile_of
+from rackgate.measurement import Measurement, Reason, missing
+from rackgate.sample import FAILED, Outcome
+from rackgate.statistics.failures import with_failures
+from rackgate.statistics.looks import look_confidence
+from rackgate.statistics.percentiles import nearest_rank, percentile_bounds
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rackgate.loadgen import OfferedLoad
+    from rackgate.loadgen.table import SampleTable
+    from rackgate.observation import Observation, Offer
+    from rackgate.slo import Slo
+
+__all__ = [
+    "Chosen",
+    "chosen_samples",
+    "failed_mask",
+    "lag_p99_ms",
+    "owners",
+    "percentile_of",
+    "steady_windows",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Samples for one row and entity, warm-up left out; `why` holds the measurement if there are none."""
+
+    table: SampleTable | None
+    looks: tuple[OfferedLoad, ...]
+    planned_looks: int
+    why: Measurement | None = None
+
+
+def chosen_samples(observation: Observation, slo: Slo, entity: str, *, label: str | None = None) -> Chosen:
+    """Return the measured samples of the row's load that belong to the entity.
+
+    In a load that went through the gateway a sample belongs to the engine that said it answered; one
+    that nobody owned up to belongs to the rack alone.
+    """
+    from rackgate.loadgen.table import SampleTable
+
+    offers = [
+        offer for offer in observation.offers_of(slo.load, label) if _concerns(offer, entity, observation)
+    ]
+    looks = tuple(look for offer in offers for look in offer.looks)
+    if not looks:
+        text = f"load '{slo.load}' was not offered to {entity}"
+        return Chosen(None, (), 1, missing(slo.metric, entity, slo.unit, Reason.ABSENT, text))
+    broken = next((look for look in looks if look.reason is not None or look.samples is None), None)
+    if broken is not None:
+        reason = broken.reason or Reason.DIED
+        return Chosen(None, looks, 1, missing(slo.metric, entity, slo.unit, reason, broken.detail))
+    unreconciled = next((look for look in looks if not look.counters.reconciles), None)
+    if unreconciled is not None:
+        text = f"the load's counters do not reconcile: {unreconciled.counters}"
+        return Chosen(None, looks, 1, missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, text))
+    table = SampleTable.concat([look.samples.measured for look in looks if look.samples is not None])
+    table = table.where(_belongs(table, entity, observation))
+    planned = max(1, len(looks[0].load.looks))
+    if not len(table):
+        text = f"no sample of load '{slo.load}' belongs to {entity}"
+        return Chosen(None, looks, planned, missing(slo.metric, entity, slo.unit, Reason.ABSENT, text))
+    return Chosen(table, looks, planned)
+
+
+def _concerns(offer: Offer, entity: str, observation: Observation) -> bool:
+    engines = set(offer.last.engines)
+    return entity == "rack" or "gateway" in engines or bool(engines & observation.members(entity))
+
+
+def _belongs(table: SampleTable, entity: str, observation: Observation) -> npt.NDArray[np.bool_]:
+    owner = owners(table)
+    if entity == "rack":
+        mask = ~np.isin(owner, list(observation.excluded))
+    else:
+        mask = np.isin(owner, list(observation.members(entity)))
+    return np.asarray(mask, dtype=bool)
+
+
+def owners(table: SampleTable) -> npt.NDArray[np.str_]:
+    """Return who answered each sample: the engine called, behind a gateway the one that said so, else ''."""
+    engine = np.asarray(table.column("engine"), dtype=object)
+    served = np.asarray(table.column("served_by"), dtype=object)
+    found = [(by or "") if called == "gateway" else called for called, by in zip(engine, served, strict=True)]
+    return np.array(found, dtype=str)
+
+
+def steady_windows(
+    table: SampleTable,
+) -> list[tuple[list[tuple[int, int]], npt.NDArray[np.bool_]]]:
+    """Return, for each engine that was called, the steady window of each look (ns) and its samples.
+
+    From the end of warm-up to the last scheduled start. Each closed loop has its own: a fast engine that
+    is done with its share is not measured while a slow one still works.
+    """
+    called = np.asarray(table.column("engine"), dtype=str)
+    look = np.asarray(table.column("look"), dtype=int)
+    scheduled = np.asarray(table.column("scheduled_ns"), dtype=np.int64)
+    found = []
+    for engine in dict.fromkeys(called.tolist()):
+        mine = called == engine
+        windows = []
+        for number in np.unique(look[mine]):
+            moments = scheduled[mine & (look == number)]
+            windows.append((int(moments.min()), int(moments.max())))
+        found.append((windows, mine))
+    return found
+
+
+def failed_mask(table: SampleTable) -> npt.NDArray[np.bool_]:
+    """Return which samples count as errors."""
+    return np.isin(np.asarray(table.column("outcome"), dtype=str), [str(outcome) for outcome in FAILED])
+
+
+def lag_p99_ms(looks: tuple[OfferedLoad, ...]) -> float | None:
+    """Return the P99 of sent - scheduled over whole looks, whoever was called."""
+    lags = [
+        np.asarray(look.samples.measured.column("schedule_lag_ms"))
+        for look in looks
+        if look.samples is not None
+    ]
+    values = np.concatenate(lags) if lags else np.zeros(0)
+    return nearest_rank(values[~np.isnan(values)], 0.99)
+
+
+def percentile_of(
+    observation: Observation, slo: Slo, entity: str, column: str, chosen: Chosen | None = None
+) -> Measurement:
+    """Return a percentile of one column, failed requests counted as infinite, with its bounds."""
+    chosen = chosen or chosen_samples(observation, slo, entity)
+    if chosen.table is None:
+        return chosen.why or missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no samples")
+    lag = lag_p99_ms(chosen.looks)
+    if lag is not None and lag > observation.lag_limit_ms:
+        text = f"the load generator sent {lag:.1f} ms late (P99, accepted {observation.lag_limit_ms:g} ms)"
+        return missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, text)
+    table = chosen.table
+    failed = failed_mask(table)
+    outcome = np.asarray(table.column("outcome"), dtype=str)
+    ok_values = np.asarray(table.column(column), dtype=float)[outcome == Outcome.OK]
+    measured = ok_values[~np.isnan(ok_values)]
+    if not len(measured) and not failed.any():
+        text = f"none of {len(table)} requests has a {column}"
+        return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
+    values = with_failures(measured, int(failed.sum()))
+    confidence = look_confidence(chosen.planned_looks)
+    quantile = quantile_of(slo.statistic)
+    if quantile is None:
+        value = float(values.max()) if slo.statistic == "max" else float(values.mean())
+        bounds = None
+    else:
+        value = nearest_rank(values, quantile) or 0.0
+        bounds = percentile_bounds(values, quantile, confidence)
+    return Measurement(
+        metric=slo.metric,
+        entity=entity,
+        value=value,
+        unit=slo.unit,
+        count=len(values),
+        bounds=bounds,
+        source=f"load {slo.load}",
+        detail=_detail(measured, failed, quantile, slo.unit),
+    )
+
+
+def _detail(
+    measured: npt.NDArray[np.float64], failed: npt.NDArray[np.bool_], quantile: float | None, unit: str
+) -> str:
+    parts = []
+    if failed.any():
+        parts.append(f"{int(failed.sum())} failed requests count as infinite")
+    if len(measured) and quantile is not None:
+        alone = nearest_rank(measured, quantile)
+        parts.append(f"over ok requests alone {alone:.1f} {unit}" if failed.any() else "")
+        parts.append(f"max {measured.max():.1f} {unit}")
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,18 @@
+"""The metrics that ship, registered through the same hook as anyone's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rackgate.metrics import faults, hardware, latency, probes, rates
+
+if TYPE_CHECKING:
+    from rackgate.metrics.metric import Register
+
+__all__ = ["register_metrics"]
+
+
+def register_metrics(register: Register) -> None:
+    """Register all of them."""
+    for module in (latency, rates, hardware, faults, probes):
+        module.register_metrics(register)

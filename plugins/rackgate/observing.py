@@ -1,0 +1,107 @@
+"""The measuring that stages share: rounds of pairs, a load through a fault, telemetry of the window."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rackgate.observation import Observation, Offer
+from rackgate.offering import begin_load, lag_limit_ms, record_load
+from rackgate.planning import pairs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rackgate.engine import Engine
+    from rackgate.fault import FaultTimeline
+    from rackgate.loadgen import Endpoint
+    from rackgate.run import Run
+    from rackgate.site import Site
+    from rackgate.telemetry.sampler import Sampler
+
+__all__ = ["observe", "offer_through_fault", "pair_rounds"]
+
+
+def observe(
+    run: Run,
+    site: Site,
+    stage: str,
+    offers: Sequence[Offer],
+    telemetry: Sampler,
+    *,
+    faults: tuple[FaultTimeline, ...] = (),
+) -> Observation:
+    """Return what a stage saw, with the telemetry of its loads, and record the five numbers."""
+    looks = [look for offer in offers for look in offer.looks if look.end_ns]
+    start_ns = min((look.start_ns for look in looks), default=time.perf_counter_ns())
+    end_ns = max((look.end_ns for look in looks), default=start_ns)
+    _wait_for_a_sample_after(end_ns, telemetry)
+    seen = Observation(
+        stage=stage,
+        target=site.target,
+        offers=tuple(offers),
+        telemetry=telemetry.window(start_ns, end_ns),
+        faults=faults,
+        excluded=frozenset(run.ledger.quarantined(stage)),
+        lag_limit_ms=lag_limit_ms(run),
+        sample_gap_s=max(1.5, 4 * telemetry.interval_s),
+    )
+    telemetry.flush()
+    run.five_numbers(seen)
+    return seen
+
+
+def _wait_for_a_sample_after(end_ns: int, telemetry: Sampler) -> None:
+    """Let the sampler see the end of the load, so that the window's last edge is covered."""
+    deadline = end_ns + round((2 * telemetry.interval_s + 0.5) * 1e9)
+    while time.perf_counter_ns() < deadline and telemetry.last_sample_ns <= end_ns:
+        time.sleep(0.02)
+
+
+def pair_rounds(run: Run, site: Site) -> list[tuple[str, list[Endpoint]]]:
+    """Return (label, endpoints) rounds: first cards alone, second cards alone, both; nodes side by side.
+
+    A node with several pairs works through them one after the other.
+    """
+    fit = {engine.entity: engine for engine in site.qualified(run, "two_card")}
+    by_node: dict[str, list[tuple[Engine, Engine]]] = {}
+    for first, second in pairs_of(site.target):
+        if first.entity in fit and second.entity in fit:
+            by_node.setdefault(first.nodes[0], []).append((fit[first.entity], fit[second.entity]))
+    rounds: list[tuple[str, list[Endpoint]]] = []
+    for number in range(max((len(pairs) for pairs in by_node.values()), default=0)):
+        pairs = [found[number] for found in by_node.values() if len(found) > number]
+        rounds += [
+            ("alone", [site.endpoint(first) for first, _ in pairs]),
+            ("alone", [site.endpoint(second) for _, second in pairs]),
+            ("both", [site.endpoint(engine) for pair in pairs for engine in pair]),
+        ]
+    return rounds
+
+
+def offer_through_fault(run: Run, site: Site, kind: str) -> tuple[list[Offer], tuple[FaultTimeline, ...]]:
+    """Offer the fault load; break the last engine after a third of it, heal it after two thirds."""
+    from rackgate.faults.injection import inject
+
+    load = run.acceptance.loads["fault"]
+    engines = site.qualified(run, "fault_injection")
+    if len(engines) < 2:
+        return [], ()
+    victim = engines[-1]
+    third_s = (load.duration_s or 0.0) / 3
+    run.on_progress(f"fault_injection: load fault for {load.duration_s:g} s, kill of {victim.entity}")
+    with begin_load(run, "fault_injection", load, [site.front()], label="all") as running:
+        started = time.monotonic()
+        _sleep_while(running.running, started + third_s)
+        with inject(run, kind, victim) as injection:
+            _sleep_while(running.running, started + 2 * third_s)
+        offered = running.finish()
+    offer = Offer(load=load.name, label="all", looks=(offered,))
+    record_load(run, "fault_injection", offer)
+    return [offer], (injection.timeline,)
+
+
+def _sleep_while(alive: object, until: float) -> None:
+    """Sleep until the moment, or until the load is over."""
+    while time.monotonic() < until and (alive() if callable(alive) else alive):
+        time.sleep(min(0.05, max(0.0, until - time.monotonic())))

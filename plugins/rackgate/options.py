@@ -1,0 +1,165 @@
+"""The options of a run: command line over environment over ini over default, decided here."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["OPTIONS", "Option", "Options", "add_options", "is_active", "resolve_options"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option: `--rack-NAME`, ini `rack_NAME`, environment `RACKGATE_NAME`."""
+
+    name: str
+    metavar: str
+    help: str
+    default: str = ""
+    flag: bool = False
+
+    @property
+    def cli(self) -> str:
+        """`--rack-target`."""
+        return f"--rack-{self.name}"
+
+    @property
+    def ini(self) -> str:
+        """`rack_target`."""
+        return f"rack_{self.name.replace('-', '_')}"
+
+    @property
+    def environment(self) -> str:
+        """`RACKGATE_TARGET`."""
+        return f"RACKGATE_{self.name.replace('-', '_').upper()}"
+
+
+OPTIONS = (
+    Option(
+        name="target",
+        metavar="FILE|sim|sim:NODESxCARDS|URL",
+        default="sim",
+        help="the rack: a target file, the simulated rack, or the URL of one running endpoint",
+    ),
+    Option(name="model", metavar="NAME", help="the model to ask for when the target is a URL"),
+    Option(name="slo", metavar="FILE", help="acceptance file, laid over the shipped rows by id"),
+    Option(
+        name="profile",
+        metavar="NAME",
+        default="smoke",
+        help="smoke, ci, golive, signoff or strict: how long and how hard",
+    ),
+    Option(name="stage", metavar="NAME[,NAME]", help="run only these stages; the run is then partial"),
+    Option(
+        name="only", metavar="ENTITY[,ENTITY]", help="test only these nodes or cards; the run is then partial"
+    ),
+    Option(
+        name="exclude",
+        metavar="ENTITY[,ENTITY]",
+        help="leave out these nodes or cards; the run is then partial",
+    ),
+    Option(name="out", metavar="DIR", help="the run folder itself; default rack-runs/UTC-PROFILE"),
+    Option(name="seed", metavar="N", default="1", help="seed of every prompt and arrival"),
+    Option(name="scenario", metavar="NAME", default="healthy", help="what is wrong with the simulated rack"),
+    Option(
+        name="stop-on-fail",
+        metavar="",
+        help="end at the first stage with a blocker that is not met",
+        flag=True,
+    ),
+)
+"""Every option, in the order of the help text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The resolved options; `origins` says where each value came from."""
+
+    target: str
+    model: str
+    slo: str
+    profile: str
+    stages: tuple[str, ...]
+    only: tuple[str, ...]
+    exclude: tuple[str, ...]
+    out: str
+    seed: int
+    scenario: str
+    stop_on_fail: bool
+    origins: Mapping[str, str]
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add every option to pytest's command line and ini file."""
+    group = parser.getgroup("rackgate", "acceptance of a rack for LLM inference (rackgate)")
+    for option in OPTIONS:
+        text = f"{option.help}{f' (default: {option.default})' if option.default else ''}"
+        if option.flag:
+            group.addoption(option.cli, action="store_true", default=None, help=text)
+        else:
+            group.addoption(option.cli, metavar=option.metavar, default=None, help=text)
+        parser.addini(option.ini, text, default="")
+
+
+def is_active(config: pytest.Config) -> bool:
+    """Return whether this pytest run is an acceptance run.
+
+    True if `-m` selects `rack_acceptance`, an option is given on the command line, or an argument names
+    the suites. Anything else leaves the plugin inert.
+    """
+    words = re.findall(r"\w+", str(config.getoption("markexpr", "") or ""))
+    asked = any(
+        word == "rack_acceptance" and (index == 0 or words[index - 1] != "not")
+        for index, word in enumerate(words)
+    )
+    given = any(config.getoption(option.cli, None) is not None for option in OPTIONS)
+    named = any("rackgate_suites" in str(argument) for argument in config.invocation_params.args)
+    return asked or given or named
+
+
+def resolve_options(config: pytest.Config) -> Options:
+    """Return the options; raises `pytest.UsageError` for a value of the wrong type."""
+    values: dict[str, str] = {}
+    origins: dict[str, str] = {}
+    for option in OPTIONS:
+        values[option.name], origins[option.name] = _resolve(option, config)
+    try:
+        seed = int(values["seed"])
+    except ValueError:
+        raise pytest.UsageError(f"--rack-seed: not a whole number: {values['seed']!r}") from None
+    return Options(
+        target=values["target"],
+        model=values["model"],
+        slo=values["slo"],
+        profile=values["profile"],
+        stages=_list(values["stage"]),
+        only=_list(values["only"]),
+        exclude=_list(values["exclude"]),
+        out=values["out"],
+        seed=seed,
+        scenario=values["scenario"],
+        stop_on_fail=values["stop-on-fail"].lower() in ("1", "true", "yes", "on"),
+        origins=origins,
+    )
+
+
+def _resolve(option: Option, config: pytest.Config) -> tuple[str, str]:
+    given = config.getoption(option.cli, None)
+    if given is not None:
+        return str(given), "command line"
+    if os.environ.get(option.environment):
+        return os.environ[option.environment], f"environment {option.environment}"
+    if config.getini(option.ini):
+        return str(config.getini(option.ini)), f"ini {option.ini}"
+    return option.default, "default"
+
+
+def _list(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())

@@ -1,0 +1,143 @@
+"""Acceptance rows x the target's entities -> checks: what this run will be asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rackgate.slo import STAGES, Check, Scope, Slo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rackgate.target import EngineSpec, Target
+
+__all__ = ["entities_of", "members_of", "pairs_of", "plan_checks"]
+
+_VANTAGES = ("endpoint", "tenant", "operator")
+
+
+def pairs_of(target: Target) -> tuple[tuple[EngineSpec, EngineSpec], ...]:
+    """Neighbouring single-card engines of one node, two by two."""
+    pairs: list[tuple[EngineSpec, EngineSpec]] = []
+    for node in target.nodes:
+        single = [
+            engine for engine in target.engines if engine.nodes == (node.name,) and len(engine.cards) == 1
+        ]
+        pairs += zip(single[::2], single[1::2], strict=False)
+    return tuple(pairs)
+
+
+def pair_name(first: EngineSpec, second: EngineSpec) -> str:
+    """`node1/gpu0+gpu1`."""
+    return f"{first.entity}+{second.entity.split('/')[-1]}"
+
+
+def entities_of(scope: Scope, target: Target) -> tuple[str, ...]:
+    """Names of everything that a row of this scope is judged on."""
+    if scope is Scope.RACK:
+        return ("rack",)
+    if scope is Scope.NODE:
+        return tuple(node.name for node in target.nodes)
+    if scope is Scope.CARD:
+        return tuple(card.name for card in target.cards)
+    if scope is Scope.POOL:
+        return target.pools
+    if scope is Scope.PAIR:
+        return tuple(pair_name(*pair) for pair in pairs_of(target))
+    return tuple(engine.entity for engine in target.engines)
+
+
+def members_of(entity: str, target: Target) -> frozenset[str]:
+    """The engines' entities that stand behind an entity: all of the rack's, of a pool's, of a node's."""
+    if entity == "rack":
+        return frozenset(engine.entity for engine in target.engines)
+    for first, second in pairs_of(target):
+        if entity == pair_name(first, second):
+            return frozenset({first.entity, second.entity})
+    return frozenset(
+        engine.entity
+        for engine in target.engines
+        if entity in (engine.entity, engine.name, engine.pool, *engine.nodes, *engine.cards)
+    )
+
+
+def plan_checks(target: Target, slos: Iterable[Slo], stages: Sequence[str] = STAGES) -> tuple[Check, ...]:
+    """Return every check of the run, in the order of stages and rows; nothing asked is left out."""
+    rows = [row for row in slos if row.stage in stages]
+    checks: list[Check] = []
+    for row in sorted(rows, key=lambda row: STAGES.index(row.stage)):
+        absent = _stage_absent(row.stage, target) or _scope_absent(row.scope, target)
+        if absent:
+            checks.append(Check(slo=row, entity="rack", declared_absent=absent))
+            continue
+        unseen = _unseen(row, target)
+        for entity in entities_of(row.scope, target):
+            if _applies(row, entity, target):
+                checks.append(Check(slo=row, entity=entity, not_assessed=unseen))
+            elif not _answered(row, entity, rows, target):
+                why = f"no row for {row.metric} {row.statistic} applies here: {_conditions(row)}"
+                checks.append(Check(slo=row, entity=entity, not_assessed=unseen, undecidable=why))
+    return tuple(checks)
+
+
+def _stage_absent(stage: str, target: Target) -> str:
+    nodes = {node for engine in target.engines for node in engine.nodes}
+    if stage == "two_card" and not pairs_of(target):
+        return f"target {target.name} declares no node with two single-card engines"
+    if stage == "cross_node" and (target.gateway is None or len(nodes) < 2):
+        return f"target {target.name} declares no gateway over two nodes"
+    if stage == "fault_injection":
+        if "engine" not in target.may_break:
+            return f"target {target.name} does not allow engines to be broken (may_break)"
+        if target.gateway is None or len(target.engines) < 2:
+            return f"target {target.name} declares no gateway over two engines"
+    return ""
+
+
+def _scope_absent(scope: Scope, target: Target) -> str:
+    if entities_of(scope, target):
+        return ""
+    return f"target {target.name} declares no {scope}s"
+
+
+def _unseen(row: Slo, target: Target) -> str:
+    if _VANTAGES.index(target.vantage) >= _VANTAGES.index(row.vantage):
+        return ""
+    return (
+        f"not assessed from here: needs vantage {row.vantage}, target {target.name} declares {target.vantage}"
+    )
+
+
+def _facts(entity: str, target: Target) -> dict[str, str]:
+    facts = {"grade": target.grade, "model": target.model}
+    engine = next((one for one in target.engines if entity in (one.entity, *one.cards)), None)
+    if engine is not None:
+        facts.update(
+            model=engine.model,
+            pool=engine.pool,
+            engine=str(engine.settings.get("engine", engine.launcher)),
+            tensor_parallel=str(max(1, len(engine.cards))),
+        )
+    card = next((one for one in target.cards if one.name == entity), None)
+    if card is not None and card.sku:
+        facts["sku"] = card.sku
+    return facts
+
+
+def _applies(row: Slo, entity: str, target: Target) -> bool:
+    facts = _facts(entity, target)
+    return all(facts.get(name) in values for name, values in row.applies_to.items())
+
+
+def _answered(row: Slo, entity: str, rows: Iterable[Slo], target: Target) -> bool:
+    key = (row.stage, row.metric, row.statistic, row.scope, row.load, row.window)
+    return any(
+        (other.stage, other.metric, other.statistic, other.scope, other.load, other.window) == key
+        and (_applies(other, entity, target) or other.id < row.id)
+        for other in rows
+        if other is not row
+    )
+
+
+def _conditions(row: Slo) -> str:
+    return "; ".join(f"{name} in {', '.join(values)}" for name, values in row.applies_to.items())

@@ -1,0 +1,25 @@
+"""The two verdicts that are raised. They end a test item and begin its message with their own name."""
+
+from __future__ import annotations
+
+from _pytest.outcomes import Failed
+
+__all__ = ["FAIL", "UNKNOWN", "Unmet"]
+
+
+class Unmet(Failed):
+    """A check that is not accepted; `str()` is the whole message."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, pytrace=False)
+
+
+class FAIL(Unmet):
+    """The value breaks the bound."""
+
+
+class UNKNOWN(Unmet):
+    """There is no value to judge, or it decides nothing: not accepted."""
+
+
+FAIL.__module__ = UNKNOWN.__module__ = "builtins"

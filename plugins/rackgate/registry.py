@@ -1,0 +1,66 @@
+"""Names that plugins register: engines, metrics, faults, reports. A name given twice is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rackgate.metrics.metric import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rackgate.engine import Engine, Launcher
+    from rackgate.fault import Fault
+    from rackgate.metrics.metric import MeasureFunction
+
+__all__ = ["RegisteredTwice", "Registry"]
+
+
+class RegisteredTwice(Exception):
+    """Two plugins claim one name."""
+
+
+@dataclass(slots=True)
+class Registry:
+    """Everything that hooks registered, by name."""
+
+    launchers: dict[str, Launcher] = field(default_factory=dict)
+    check_settings: dict[str, Callable[[Mapping[str, object]], list[str]]] = field(default_factory=dict)
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    faults: dict[str, Callable[[Engine], Fault]] = field(default_factory=dict)
+    reports: dict[str, Callable[[Any], str]] = field(default_factory=dict)
+    _owners: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def add_engine(
+        self, name: str, launcher: Launcher, check_settings: Callable[[Mapping[str, object]], list[str]]
+    ) -> None:
+        """Register a launcher and the function that checks its settings."""
+        self._claim("engine", name, launcher)
+        self.launchers[name] = launcher
+        self.check_settings[name] = check_settings
+
+    def add_metric(self, name: str, unit: str, function: MeasureFunction) -> None:
+        """Register a metric with its unit; the function's docstring is its definition."""
+        self._claim("metric", name, function)
+        self.metrics[name] = Metric(
+            name=name, unit=unit, function=function, owner=self._owners["metric", name]
+        )
+
+    def add_fault(self, name: str, factory: Callable[[Engine], Fault]) -> None:
+        """Register a kind of fault."""
+        self._claim("fault", name, factory)
+        self.faults[name] = factory
+
+    def add_report(self, name: str, render: Callable[[Any], str]) -> None:
+        """Register a view by its file name."""
+        self._claim("report", name, render)
+        self.reports[name] = render
+
+    def _claim(self, kind: str, name: str, owner: object) -> None:
+        module = getattr(owner, "__module__", type(owner).__module__)
+        if (kind, name) in self._owners:
+            raise RegisteredTwice(
+                f"{kind} '{name}' is registered by {self._owners[kind, name]} and by {module}"
+            )
+        self._owners[kind, name] = module

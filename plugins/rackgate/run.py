@@ -1,0 +1,300 @@
+"""One acceptance run: its folder, its records, its ledger and its clock."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rackgate.judge import Judgement, judge
+from rackgate.measurement import Measurement, Reason, missing
+from rackgate.message import gated_message, number, verdict_message
+from rackgate.metrics.metric import measure
+from rackgate.record import Record, RecordLog, digest_of
+from rackgate.slo import Op, Scope, Slo
+from rackgate.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from rackgate.config.acceptance_file import Acceptance
+    from rackgate.ledger import Ledger
+    from rackgate.observation import Observation
+    from rackgate.redaction import Redactor
+    from rackgate.registry import Registry
+    from rackgate.slo import Check
+    from rackgate.target import Target
+
+__all__ = ["FIVE_NUMBERS", "FolderInUse", "Run", "target_facts"]
+
+FIVE_NUMBERS = (
+    ("output_token_throughput", "value"),
+    ("ttft_ms", "p99"),
+    ("error_rate", "value"),
+    ("power_w", "value"),
+    ("temperature_c", "value"),
+)
+"""Throughput, P99, error rate, power, temperature as (metric, statistic), for every stage with a load."""
+
+
+class FolderInUse(Exception):
+    """The run folder already holds evidence."""
+
+
+class Run:
+    """A run in progress. Everything that becomes evidence goes through `record`."""
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        target: Target,
+        acceptance: Acceptance,
+        registry: Registry,
+        ledger: Ledger,
+        redactor: Redactor,
+        seed: int,
+        on_record: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.evidence = folder / "evidence"
+        if (self.evidence / "records.jsonl").exists():
+            raise FolderInUse(f"{folder} already holds the evidence of a run: give another --rack-out")
+        (self.evidence / "samples").mkdir(parents=True, exist_ok=True)
+        (self.evidence / "logs").mkdir(exist_ok=True)
+        self.target = target
+        self.acceptance = acceptance
+        self.registry = registry
+        self.ledger = ledger
+        self.redactor = redactor
+        self.seed = seed
+        self.instrument_handicap = ""
+        self.partial_why: tuple[str, ...] = ()
+        self.measured: dict[str, str] = {}
+        self.on_progress: Callable[[str], None] = _say_nothing
+        self.started_ns = time.perf_counter_ns()
+        self.run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid():x}"
+        self._on_record = on_record
+        self._log = RecordLog(self.evidence / "records.jsonl")
+
+    @property
+    def profile(self) -> str:
+        """The profile's name."""
+        return self.acceptance.profile
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the run began."""
+        return (time.perf_counter_ns() - self.started_ns) / 1e9
+
+    def record(self, kind: str, **payload: Any) -> None:
+        """Append one record; secrets are taken out of every text first."""
+        record = Record(
+            seq=self._log.seq,
+            at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            t_ns=time.perf_counter_ns(),
+            kind=kind,
+            payload=_redacted(payload, self.redactor),
+        )
+        self._log.append(record)
+        if self._on_record is not None:
+            self._on_record({"kind": kind, "seq": record.seq, "at": record.at, **record.payload})
+
+    def event(self, name: str, text: str) -> None:
+        """Record anything that is worth a line."""
+        self.record("event", event=name, text=text)
+
+    def open(self, *, stages: tuple[str, ...], facts: Mapping[str, Any]) -> None:
+        """Write the first record: what was asked, of what, with which files and versions."""
+        acceptance = self.acceptance
+        self.record(
+            "run",
+            run_id=self.run_id,
+            profile=self.profile,
+            grade=self.target.grade,
+            seed=self.seed,
+            stages=list(stages),
+            target=target_facts(self.target),
+            acceptance={
+                "files": list(acceptance.files),
+                "digest": acceptance.digest,
+                "overrides": [asdict(override) for override in acceptance.overrides],
+            },
+            loads={name: asdict(load) for name, load in acceptance.loads.items()},
+            host={"node": socket.gethostname(), "kernel": platform.release(), "cores": os.cpu_count()},
+            continues=None,
+            **facts,
+        )
+
+    def plan(self, checks: list[Check]) -> None:
+        """Record every check that was asked, before the first is judged."""
+        for check in checks:
+            self.ledger.plan(check)
+        self.record("plan", checks=[self._asked(check) for check in checks])
+
+    def definition(self, metric: str) -> str:
+        """Return the definition of a metric."""
+        return self.registry.metrics[metric].definition if metric in self.registry.metrics else ""
+
+    def measure(self, check: Check, observation: Observation) -> Measurement:
+        """Return what the check's row asks for, from what was observed."""
+        return measure(self.registry.metrics, check.slo, check.entity, observation)
+
+    def judge(self, check: Check, measurement: Measurement) -> tuple[Judgement, str]:
+        """Judge a measurement, record the verdict, close gates; return the judgement and its message."""
+        judgement = judge(check, measurement)
+        message = verdict_message(check, measurement, judgement)
+        self._verdict(check, measurement, judgement, message)
+        self.measured[check.id] = f"{number(measurement.value, check.slo.unit)} ({judgement.verdict})"
+        gate = self.ledger.enter(check, judgement.verdict)
+        if gate is not None:
+            what = gate.entity or "later stages"
+            self.record(
+                "gate",
+                entity=gate.entity,
+                stages=list(gate.stages),
+                by=gate.by,
+                verdict=str(gate.verdict),
+                text=f"{what} taken out by {gate.by}",
+            )
+        return judgement, message
+
+    def skip(self, check: Check, kind: str, text: str, gated_by: str = "") -> str:
+        """Record a check that is not run (`gated`, `declared` or `not_assessed`); return the message."""
+        reason = {"gated": Reason.GATED, "declared": Reason.NOT_CONFIGURED, "not_assessed": Reason.EXCLUDED}[
+            kind
+        ]
+        message = gated_message(gated_by) if kind == "gated" else text
+        nothing = missing(check.slo.metric, check.entity, check.slo.unit, reason, message)
+        judgement = Judgement(verdict=Verdict.UNKNOWN, reason=reason, detail=message)
+        self._verdict(check, nothing, judgement, message, skipped=kind, gated_by=gated_by)
+        self.ledger.enter(check, Verdict.UNKNOWN, skipped=kind)
+        return message
+
+    def died(self, check: Check, text: str) -> None:
+        """Record that a check has no verdict because our own code or a fixture broke."""
+        nothing = missing(check.slo.metric, check.entity, check.slo.unit, Reason.DIED, text)
+        self.judge(check, nothing)
+
+    def five_numbers(self, observation: Observation) -> None:
+        """Record the five numbers of a stage over everything that took part in it."""
+        for load in dict.fromkeys(offer.load for offer in observation.offers):
+            for metric, statistic in FIVE_NUMBERS:
+                row = Slo(
+                    id=f"{observation.stage}.{metric}",
+                    stage=observation.stage,
+                    metric=metric,
+                    statistic=statistic,
+                    op=Op.AT_MOST,
+                    bound=0.0,
+                    unit=self.registry.metrics[metric].unit,
+                    scope=Scope.RACK,
+                    source="",
+                    load=load,
+                )
+                value = measure(self.registry.metrics, row, "rack", observation)
+                self.record(
+                    "measurement",
+                    stage=observation.stage,
+                    load=load,
+                    statistic=statistic,
+                    definition=self.definition(metric),
+                    headline=True,
+                    **_measured(value),
+                )
+
+    def close(self, **payload: Any) -> None:
+        """Write the last record and close the log."""
+        self.record(
+            "end", records=self._log.seq, digest=self._log.digest(), duration_s=self.elapsed_s, **payload
+        )
+        self._log.close()
+
+    def abandon(self) -> None:
+        """Close the log without an `end` record: the run did not reach its end."""
+        self._log.close()
+
+    def _asked(self, check: Check) -> dict[str, Any]:
+        slo = check.slo
+        return {
+            "id": check.id,
+            "slo": slo.id,
+            "stage": slo.stage,
+            "entity": check.entity,
+            "metric": slo.metric,
+            "statistic": slo.statistic,
+            "unit": slo.unit,
+            "op": str(slo.op),
+            "bound": slo.bound,
+            "limit": slo.limit,
+            "severity": str(slo.severity),
+            "scope": str(slo.scope),
+            "load": slo.load,
+            "source": slo.source,
+            "hint": slo.hint,
+            "clauses": list(slo.clauses),
+            "definition": self.definition(slo.metric),
+            "declared_absent": check.declared_absent,
+            "not_assessed": check.not_assessed,
+        }
+
+    def _verdict(
+        self,
+        check: Check,
+        measurement: Measurement,
+        judgement: Judgement,
+        message: str,
+        *,
+        skipped: str = "",
+        gated_by: str = "",
+    ) -> None:
+        asked = self._asked(check)
+        asked.pop("declared_absent")
+        asked.pop("not_assessed")
+        asked["check"] = asked.pop("id")
+        asked["slo_source"] = asked.pop("source")
+        measured = {**_measured(measurement), "reason": judgement.reason, "measured_by": measurement.source}
+        measured.pop("source")
+        measured["detail"] = judgement.detail or measurement.detail
+        self.record(
+            "verdict",
+            **{**asked, **measured},
+            verdict=str(judgement.verdict),
+            margin=judgement.margin,
+            skipped=skipped,
+            gated_by=gated_by,
+            message=message,
+        )
+
+
+def _say_nothing(text: str) -> None:
+    del text
+
+
+def _measured(measurement: Measurement) -> dict[str, Any]:
+    return asdict(measurement)
+
+
+def _redacted(value: Any, redactor: Redactor) -> Any:
+    if isinstance(value, str):
+        return redactor.redact(str(value))
+    if isinstance(value, dict):
+        return {key: _redacted(item, redactor) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_redacted(item, redactor) for item in value]
+    return value
+
+
+def target_facts(target: Target) -> dict[str, Any]:
+    """Return the target as it stands in the first record, with a digest of all its facts."""
+    facts = asdict(target)
+    engines = [
+        {**asdict(engine), "entity": engine.entity, "cards": list(engine.cards), "nodes": list(engine.nodes)}
+        for engine in target.engines
+    ]
+    return {**facts, "engines": engines, "digest": digest_of(facts)}

@@ -1,0 +1,67 @@
+"""What ships, registered through the same hooks as anyone's."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rackgate.target import Target
+
+__all__ = ["Shipped"]
+
+
+class Shipped:
+    """The built-in target sources, launchers, metrics and faults."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_rack_target(self, config: pytest.Config) -> Target | None:
+        """Read `--rack-target`: the simulated rack, a URL, or a file."""
+        from rackgate.options import resolve_options
+        from rackgate.startup import SESSION_REGISTRY, simulated_settings
+
+        options = resolve_options(config)
+        if options.target == "sim" or options.target.startswith("sim:"):
+            from rackgate.simulator.settings import simulated_target
+
+            return simulated_target(simulated_settings(options))
+        if options.target.startswith(("http://", "https://")):
+            return _endpoint(options.target, options.model)
+        from rackgate.config.target_file import load_target
+
+        return load_target(Path(options.target), config.stash[SESSION_REGISTRY].check_settings)
+
+    def pytest_rack_engines(self, register: Callable[..., None]) -> None:
+        """Register the shipped launchers."""
+        from rackgate.engines.launchers import check_settings, register_launchers
+
+        register_launchers(lambda name, launcher: register(name, launcher, partial(check_settings, name)))
+
+    def pytest_rack_metrics(self, register: Callable[..., None]) -> None:
+        """Register the shipped metrics."""
+        from rackgate.metrics.shipped import register_metrics
+
+        register_metrics(register)
+
+    def pytest_rack_faults(self, register: Callable[..., None]) -> None:
+        """Register the shipped faults."""
+        from rackgate.faults.kill import KillEngine
+
+        register("kill", KillEngine)
+
+
+def _endpoint(url: str, model: str) -> Target:
+    from rackgate.config.problems import ConfigError
+    from rackgate.config.target_file import endpoint_target
+
+    if not model:
+        raise ConfigError([f"--rack-target {url}: --rack-model is needed: a result belongs to a model"])
+    try:
+        return endpoint_target(url, model, source=url)
+    except ValueError as error:
+        raise ConfigError([f"--rack-target {url}: {error}"]) from error

@@ -1,0 +1,67 @@
+"""The metrics page of a node in the shape of dcgm-exporter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rackgate.simulator.knobs import CardKnobs
+    from rackgate.simulator.thermal import CardSensors
+
+__all__ = ["ExporterCard", "render_exporter"]
+
+_HELP = {
+    "DCGM_FI_DEV_SM_CLOCK": ("gauge", "SM clock frequency (in MHz)."),
+    "DCGM_FI_DEV_MEMORY_TEMP": ("gauge", "Memory temperature (in C)."),
+    "DCGM_FI_DEV_GPU_TEMP": ("gauge", "GPU temperature (in C)."),
+    "DCGM_FI_DEV_POWER_USAGE": ("gauge", "Power draw (in W)."),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": ("counter", "Total energy consumption since boot (in mJ)."),
+    "DCGM_FI_DEV_GPU_UTIL": ("gauge", "GPU utilization (in %)."),
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": ("gauge", "Current clock event reasons (bitmask)."),
+    "DCGM_FI_DEV_XID_ERRORS": ("gauge", "Value of the last XID error encountered."),
+    "DCGM_FI_DEV_FB_FREE": ("gauge", "Framebuffer memory free (in MiB)."),
+    "DCGM_FI_DEV_FB_USED": ("gauge", "Framebuffer memory used (in MiB)."),
+}
+
+_BLANK_FLOAT = "140737488355328.000000"  # DCGM_FP64_BLANK
+_BLANK_INTEGER = "9223372036854775792"  # DCGM_INT64_BLANK
+_FLOATS = frozenset({"DCGM_FI_DEV_POWER_USAGE"})
+
+
+class ExporterCard:
+    """One card as the exporter sees it: its labels, its sensors, and what its telemetry hides."""
+
+    __slots__ = ("knobs", "labels", "sensors")
+
+    def __init__(
+        self, *, node: str, index: int, uuid: str, model: str, knobs: CardKnobs, sensors: CardSensors
+    ) -> None:
+        self.knobs = knobs
+        self.sensors = sensors
+        self.labels = (
+            f'gpu="{index}",UUID="{uuid}",pci_bus_id="00000000:{0x1B + 0x10 * index:02X}:00.0",'
+            f'device="nvidia{index}",modelName="{model}",Hostname="{node}"'
+        )
+
+
+def render_exporter(cards: Sequence[ExporterCard]) -> bytes:
+    """Return the page; a card that is absent has no line at all."""
+    shown = [(card, card.sensors.fields()) for card in cards if not card.knobs.absent_from_exporter]
+    lines = []
+    for name, (kind, text) in _HELP.items():
+        rows = [
+            f"{name}{{{card.labels}}} {_value(card, name, values[name])}"
+            for card, values in shown
+            if name not in card.knobs.absent_fields
+        ]
+        if rows:
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", *rows]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _value(card: ExporterCard, name: str, value: float) -> str:
+    if name in card.knobs.blank_fields:
+        return _BLANK_FLOAT if name in _FLOATS else _BLANK_INTEGER
+    return f"{value:.6f}" if name in _FLOATS else str(value)

@@ -1,0 +1,116 @@
+"""What can be wrong with a simulated card, node, gateway, batch command or load generator.
+
+Every field is a general mechanism with a healthy default; a scenario sets some of them. Nothing in the
+simulator asks for the name of a scenario.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["CardKnobs", "GatewayKnobs", "NodeKnobs", "from_table", "to_table"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardKnobs:
+    """One card and the engine on it.
+
+    Speed: times are multiplied by the slowdowns. Shares are of requests, 0 to 1. Telemetry fields are
+    named as in dcgm-exporter. `url_host` replaces the loopback address in the engine's URL.
+    """
+
+    # Speed of the engine.
+    step_base_ms: float = 7.8
+    step_per_sequence_ms: float = 0.15
+    prefill_tokens_per_s: float = 8192.0
+    decode_slowdown: float = 1.0
+    prefill_slowdown: float = 1.0
+    first_token_delay_ms: float = 0.0
+    slow_every: int = 0
+    slow_extra_ms: float = 0.0
+    fade_per_s: float = 0.0
+    sibling_slowdown: float = 1.0
+    survivor_slowdown: float = 1.0
+    max_num_seqs: int = 64
+    kv_capacity_tokens: int = 65536
+    max_model_len: int = 32768
+
+    # Answers of the engine.
+    listening: bool = True
+    url_host: str = ""
+    served_model: str = ""
+    models_broken: bool = False
+    hung: bool = False
+    error_share: float = 0.0
+    truncate_share: float = 0.0
+    empty_output: bool = False
+    burst: bool = False
+
+    # What a kill and a restart do.
+    kill_hits_decoy: bool = False
+    restart_works: bool = True
+
+    # The card itself.
+    idle_power_w: float = 90.0
+    full_power_w: float = 650.0
+    extra_power_w: float = 0.0
+    ambient_c: float = 30.0
+    thermal_c_per_w: float = 0.0492
+    thermal_time_constant_s: float = 2.0
+    slowdown_c: float = 87.0
+    slowdown_clock_factor: float = 0.6
+
+    # Its telemetry.
+    absent_from_exporter: bool = False
+    blank_fields: tuple[str, ...] = ()
+    absent_fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeKnobs:
+    """One node: whether its exporter listens."""
+
+    exporter_listening: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayKnobs:
+    """The gateway in front of the engines.
+
+    `weights` are per engine, `node_delay_ms` per node and added to every request that goes there.
+    """
+
+    listening: bool = True
+    health_checks: bool = True
+    failover: bool = True
+    health_interval_s: float = 0.5
+    max_in_flight: int = 256
+    first_byte_timeout_s: float = 10.0
+    served_by_header: bool = True
+    buffer_streams: bool = False
+    weights: Mapping[str, float] = field(default_factory=dict)
+    node_delay_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+Knobs = TypeVar("Knobs", CardKnobs, NodeKnobs, GatewayKnobs)
+
+
+def from_table(kind: type[Knobs], table: Mapping[str, Any], where: str) -> Knobs:
+    """Return the knobs of a TOML or JSON table; raises ValueError that names unknown keys."""
+    known = [each.name for each in fields(kind)]
+    unknown = sorted(set(table) - set(known))
+    if unknown:
+        raise ValueError(f"{where}: unknown {', '.join(unknown)}; known are {', '.join(known)}")
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+    }
+    return kind(**values)
+
+
+def to_table(knobs: CardKnobs | NodeKnobs | GatewayKnobs) -> dict[str, Any]:
+    """Return the knobs as plain values for JSON."""
+    return asdict(knobs)

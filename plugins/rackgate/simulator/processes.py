@@ -1,0 +1,99 @@
+"""The processes of a running simulated rack: how they are started, told their plan, and ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["RackProcess", "RackStartFailed"]
+
+
+class RackStartFailed(RuntimeError):
+    """A process of the simulated rack did not come up; the message holds the end of its log."""
+
+
+class RackProcess:
+    """One child process; it lives no longer than we do, since it watches its standard input."""
+
+    def __init__(self, module: str, name: str, *, state: int, log_dir: Path | None) -> None:
+        self.name = name
+        self._log: IO[bytes] = _open_log(name, log_dir)
+        roots = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+        self._process = subprocess.Popen(
+            (sys.executable, "-m", f"rackgate.simulator.{module}"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            pass_fds=(state,),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, roots))},
+            process_group=0,  # an interrupt at the terminal is ours to handle
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def tell(self, plan: Mapping[str, Any]) -> None:
+        """Send the plan; what the process then answers comes from `hear`."""
+        if self._process.stdin is not None:
+            try:
+                self._process.stdin.write(json.dumps(plan).encode() + b"\n")
+                self._process.stdin.flush()
+            except BrokenPipeError:
+                raise self._failed("ended before it was told its plan") from None
+
+    def hear(self, deadline_s: float) -> dict[str, Any]:
+        """Return the process's one line; raises RackStartFailed at the monotonic deadline."""
+        output = self._process.stdout
+        line = b""
+        while output is not None and not line.endswith(b"\n"):
+            ready, _, _ = select.select([output], [], [], max(0.0, deadline_s - time.monotonic()))
+            if not ready:
+                raise self._failed("is not ready in time")
+            piece = os.read(output.fileno(), 1 << 16)
+            if not piece:
+                raise self._failed("ended before it was ready")
+            line += piece
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def ask_to_leave(self) -> None:
+        """Close its standard input, which it takes as its end."""
+        if self._process.stdin is not None:
+            try:
+                self._process.stdin.close()
+            except BrokenPipeError:
+                return
+
+    def ensure_gone(self, timeout_s: float) -> None:
+        """Wait for its end, and kill it if it does not come."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._log.close()
+
+    def _failed(self, what: str) -> RackStartFailed:
+        self._log.seek(0)
+        tail = self._log.read()[-2000:].decode("utf-8", "replace").strip()
+        return RackStartFailed(f"the simulated {self.name} {what}" + (f":\n{tail}" if tail else ""))
+
+
+def _open_log(name: str, log_dir: Path | None) -> IO[bytes]:
+    if log_dir is None:
+        return tempfile.TemporaryFile()
+    return (log_dir / f"simulated-{name}.log").open("w+b")

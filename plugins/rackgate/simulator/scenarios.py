@@ -1,0 +1,135 @@
+"""The shipped scenarios: what is wrong with the simulated rack, and which verdict must show it."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from dataclasses import dataclass, field, fields, replace
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from rackgate.simulator.knobs import CardKnobs, GatewayKnobs, NodeKnobs, from_table
+from rackgate.slo import STAGES
+from rackgate.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["BATCH_DEFECTS", "HANDICAPS", "Proof", "Scenario", "parse_scenarios", "scenario", "scenarios"]
+
+HANDICAPS = ("", "slow", "die")
+"""What a scenario may do to the load generator."""
+
+BATCH_DEFECTS = ("none", "duplicate", "lose", "overwrite", "mute")
+"""What the simulated batch command may do wrong; all but `mute` show only when it is run again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """In this scenario, `checks` (SLO ids) of `stage` must say `verdict` for `entity`, because of `cause`."""
+
+    stage: str
+    verdict: Verdict
+    checks: tuple[str, ...]
+    entity: str
+    cause: str
+    profile: str = "smoke"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One scenario. `cards` and `nodes` map names, or `*` for all, to the keys that differ."""
+
+    name: str
+    summary: str
+    cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    gateway: GatewayKnobs = field(default_factory=GatewayKnobs)
+    instrument: str = ""
+    batch: str = "none"
+    proofs: tuple[Proof, ...] = ()
+
+    def card(self, name: str) -> CardKnobs:
+        """Return the knobs of one card."""
+        return from_table(CardKnobs, self._merged(self.cards, name), f"{self.name}.cards.{name}")
+
+    def node(self, name: str) -> NodeKnobs:
+        """Return the knobs of one node."""
+        return from_table(NodeKnobs, self._merged(self.nodes, name), f"{self.name}.nodes.{name}")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the cards and nodes without which the scenario says nothing."""
+        named = (*self.cards, *self.nodes, *self.gateway.weights, *self.gateway.node_delay_ms)
+        return tuple(dict.fromkeys(name for name in named if name != "*"))
+
+    @staticmethod
+    def _merged(tables: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
+        return {**tables.get("*", {}), **tables.get(name, {})}
+
+
+@functools.cache
+def scenarios() -> Mapping[str, Scenario]:
+    """Return all shipped scenarios by name, in the order of the file."""
+    text = files(__package__).joinpath("scenarios.toml").read_text(encoding="utf-8")
+    return parse_scenarios(tomllib.loads(text))
+
+
+def scenario(name: str) -> Scenario:
+    """Return one shipped scenario; raises ValueError that names the known ones."""
+    known = scenarios()
+    if name not in known:
+        raise ValueError(f"unknown scenario {name!r}; known are {', '.join(known)}")
+    return known[name]
+
+
+def parse_scenarios(document: Mapping[str, Any]) -> dict[str, Scenario]:
+    """Return the scenarios of a parsed TOML document; raises ValueError with all problems in one message."""
+    found: dict[str, Scenario] = {}
+    problems: list[str] = []
+    for name, table in document.items():
+        try:
+            found[name] = _parse(name, table)
+        except (TypeError, ValueError) as problem:
+            problems.append(str(problem))
+    if problems:
+        raise ValueError("\n".join(problems))
+    return found
+
+
+def _parse(name: str, table: Mapping[str, Any]) -> Scenario:
+    _refuse_unknown(name, table, [each.name for each in fields(Scenario) if each.name != "name"])
+    made = Scenario(name=name, **{key: table[key] for key in ("summary", "cards", "nodes") if key in table})
+    for card in made.cards:
+        made.card(card)
+    for node in made.nodes:
+        made.node(node)
+    instrument, batch = table.get("instrument", ""), table.get("batch", "none")
+    if instrument not in HANDICAPS:
+        raise ValueError(f"{name}.instrument: {instrument!r} is none of {', '.join(HANDICAPS[1:])}")
+    if batch not in BATCH_DEFECTS:
+        raise ValueError(f"{name}.batch: {batch!r} is none of {', '.join(BATCH_DEFECTS)}")
+    return replace(
+        made,
+        gateway=from_table(GatewayKnobs, table.get("gateway", {}), f"{name}.gateway"),
+        instrument=instrument,
+        batch=batch,
+        proofs=tuple(_proof(name, proof) for proof in table.get("proofs", ())),
+    )
+
+
+def _proof(name: str, table: Mapping[str, Any]) -> Proof:
+    where = f"{name}.proofs"
+    _refuse_unknown(where, table, [each.name for each in fields(Proof)])
+    verdict = Verdict(table["verdict"])
+    if verdict not in (Verdict.FAIL, Verdict.UNKNOWN):
+        raise ValueError(f"{where}: {verdict} proves nothing; FAIL or UNKNOWN does")
+    if table["stage"] not in STAGES:
+        raise ValueError(f"{where}: {table['stage']!r} is none of {', '.join(STAGES)}")
+    return Proof(**{**table, "verdict": verdict, "checks": tuple(table["checks"])})
+
+
+def _refuse_unknown(where: str, table: Mapping[str, Any], known: list[str]) -> None:
+    unknown = sorted(set(table) - set(known))
+    if unknown:
+        raise ValueError(f"{where}: unknown {', '.join(unknown)}; known are {', '.join(known)}")

@@ -1,0 +1,101 @@
+"""What simulated rack is wanted, and the target that describes it."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from dataclasses import dataclass
+
+from rackgate.simulator.scenarios import Scenario, scenario
+from rackgate.target import BatchSystem, Card, EngineSpec, Gateway, Member, Node, Prices, Target
+
+__all__ = ["CARD_MODEL", "CARD_SKU", "RackSettings", "chosen_scenario", "simulated_target"]
+
+CARD_SKU = "SIM-700"
+CARD_MODEL = "Simulated SIM-700 141GB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RackSettings:
+    """A simulated rack of `nodes` x `cards`, one engine per card, with a shipped scenario."""
+
+    nodes: int = 2
+    cards: int = 2
+    model: str = "rackgate/simulated-8b"
+    scenario: str = "healthy"
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.nodes <= 64 and 1 <= self.cards <= 16):
+            raise ValueError(f"a simulated rack has 1x1 to 64x16 cards, not {self.nodes}x{self.cards}")
+
+
+def chosen_scenario(settings: RackSettings) -> Scenario:
+    """Return the scenario; raises ValueError if it is unknown or names what this rack does not have."""
+    chosen = scenario(settings.scenario)
+    have = {node for node, _ in _names(settings)} | {card for _, cards in _names(settings) for card in cards}
+    lacking = [name for name in chosen.needs if name not in have]
+    if lacking:
+        raise ValueError(
+            f"scenario {chosen.name!r} needs {', '.join(lacking)}; "
+            f"a rack of {settings.nodes}x{settings.cards} has none"
+        )
+    return chosen
+
+
+def simulated_target(settings: RackSettings) -> Target:
+    """Return the facts of the rack as far as they are known before it runs: no URLs."""
+    chosen = chosen_scenario(settings)
+    nodes = tuple(
+        Node(name=node, cards=tuple(_card(settings, node, index) for index in range(len(cards))))
+        for node, cards in _names(settings)
+    )
+    return Target(
+        name=f"simulated rack {settings.nodes}x{settings.cards}",
+        model=settings.model,
+        grade="simulated",
+        nodes=nodes,
+        engines=tuple(
+            EngineSpec(
+                name=card.name,
+                launcher="simulated",
+                model=settings.model,
+                members=(Member(node=card.node, cards=(card.name,)),),
+            )
+            for node in nodes
+            for card in node.cards
+        ),
+        gateway=Gateway(),
+        batch=BatchSystem(command=_batch_command(chosen.batch)),
+        prices=Prices(currency="USD", card_hour=2.5, kwh=0.15),
+        may_break=("engine",),
+        source=f"simulator, scenario {chosen.name}",
+    )
+
+
+def _names(settings: RackSettings) -> list[tuple[str, list[str]]]:
+    return [
+        (f"node{node}", [f"node{node}/gpu{card}" for card in range(settings.cards)])
+        for node in range(1, settings.nodes + 1)
+    ]
+
+
+def _card(settings: RackSettings, node: str, index: int) -> Card:
+    name = f"{node}/gpu{index}"
+    digest = hashlib.sha256(f"{settings.seed} {name}".encode()).hexdigest()
+    uuid = "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
+    return Card(
+        name=name,
+        node=node,
+        index=index,
+        uuid=f"GPU-{uuid}",
+        serial=f"SIM{int(digest[32:42], 16) % 10**10:010d}",
+        sku=CARD_SKU,
+    )
+
+
+def _batch_command(defect: str) -> tuple[str, ...]:
+    return (
+        *(sys.executable, "-m", "rackgate.simulator.batch_runner", "--defect", defect),
+        *("--input", "{input}", "--output", "{output}", "--url", "{url}", "--model", "{model}"),
+    )

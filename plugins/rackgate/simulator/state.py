@@ -1,0 +1,58 @@
+"""The state that all processes of the simulated rack share: a few numbers per card in anonymous memory."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from enum import IntEnum
+
+__all__ = ["CardState", "Slot", "new_state", "open_state"]
+
+
+class Slot(IntEnum):
+    """One number of a card. Each has one writer: the engine, or the node."""
+
+    BUSY_S = 0
+    WORK_S = 1
+    RUNNING = 2
+    WAITING = 3
+    KV_TOKENS = 4
+    SERVING = 5
+    PID = 6
+    KILL_PID = 7
+    CLOCK_FACTOR = 8
+    STARTS = 9
+
+
+_WIDTH = 16
+
+
+class CardState:
+    """The numbers of one card, as floats."""
+
+    __slots__ = ("_numbers", "_offset")
+
+    def __init__(self, numbers: memoryview[float], index: int) -> None:
+        self._numbers = numbers
+        self._offset = index * _WIDTH
+
+    def __getitem__(self, slot: Slot) -> float:
+        return self._numbers[self._offset + slot]
+
+    def __setitem__(self, slot: Slot, number: float) -> None:
+        self._numbers[self._offset + slot] = float(number)
+
+
+def new_state(cards: int) -> int:
+    """Return a file descriptor of fresh shared memory for so many cards."""
+    descriptor = os.memfd_create("rackgate-simulated-rack")
+    os.ftruncate(descriptor, cards * _WIDTH * 8)
+    for state in open_state(descriptor, cards):
+        state[Slot.CLOCK_FACTOR] = 1.0
+    return descriptor
+
+
+def open_state(descriptor: int, cards: int) -> list[CardState]:
+    """Return the state of each card, in the order of the target."""
+    numbers = memoryview(mmap.mmap(descriptor, cards * _WIDTH * 8)).cast("d")
+    return [CardState(numbers, index) for index in range(cards)]

@@ -1,0 +1,97 @@
+"""Power, temperature and clocks of one simulated card, from the work that its engine does."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rackgate.simulator.state import Slot
+
+if TYPE_CHECKING:
+    from rackgate.simulator.knobs import CardKnobs
+    from rackgate.simulator.state import CardState
+
+__all__ = ["CardSensors"]
+
+_SMOOTHING_S = 0.3
+_HYSTERESIS_C = 5.0
+_SM_CLOCK_MHZ = 1980
+_GPU_IDLE = 0x1
+_SW_THERMAL_SLOWDOWN = 0x20
+_HW_THERMAL_SLOWDOWN = 0x40
+_WEIGHTS_MIB = 16384
+_MIB_PER_TOKEN = 0.125
+_TOTAL_MIB = 144384
+
+
+@dataclass(slots=True, kw_only=True)
+class CardSensors:
+    """A first-order thermal model: T moves to ambient + resistance x power with one time constant.
+
+    `tick` integrates since the last one. Above the slowdown temperature the clock factor falls, which
+    slows the engine through the shared state.
+    """
+
+    knobs: CardKnobs
+    state: CardState
+    power_w: float = 0.0
+    temperature_c: float = 0.0
+    energy_j: float = 0.0
+    utilisation: float = 0.0
+    throttled: bool = False
+    _work_s: float = 0.0
+    _busy_s: float = 0.0
+    _intensity: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.power_w = self.knobs.idle_power_w
+        self.temperature_c = self.knobs.ambient_c + self.knobs.thermal_c_per_w * self.power_w
+
+    def tick(self, elapsed_s: float) -> None:
+        """Advance by `elapsed_s` and write the clock factor."""
+        if elapsed_s <= 0:
+            return
+        knobs, state = self.knobs, self.state
+        work_s, busy_s = state[Slot.WORK_S], state[Slot.BUSY_S]
+        share = 1 - math.exp(-elapsed_s / _SMOOTHING_S)
+        intensity = min(1.0, (work_s - self._work_s) / elapsed_s)
+        utilisation = min(1.0, (busy_s - self._busy_s) / elapsed_s)
+        self._intensity += share * (intensity - self._intensity)
+        self.utilisation += share * (utilisation - self.utilisation)
+        self._work_s, self._busy_s = work_s, busy_s
+        dynamic_w = knobs.full_power_w + knobs.extra_power_w - knobs.idle_power_w
+        self.power_w = knobs.idle_power_w + dynamic_w * self._intensity * self.clock_factor
+        self.energy_j += self.power_w * elapsed_s
+        steady_c = knobs.ambient_c + knobs.thermal_c_per_w * self.power_w
+        cooling = 1 - math.exp(-elapsed_s / knobs.thermal_time_constant_s)
+        self.temperature_c += (steady_c - self.temperature_c) * cooling
+        released_c = knobs.slowdown_c - _HYSTERESIS_C
+        self.throttled = self.temperature_c >= (released_c if self.throttled else knobs.slowdown_c)
+        state[Slot.CLOCK_FACTOR] = self.clock_factor
+
+    @property
+    def clock_factor(self) -> float:
+        """1.0, or less while the card is throttled."""
+        return self.knobs.slowdown_clock_factor if self.throttled else 1.0
+
+    def fields(self) -> dict[str, float]:
+        """Return the card's values by dcgm-exporter's names."""
+        used_mib = round(_WEIGHTS_MIB + _MIB_PER_TOKEN * self.state[Slot.KV_TOKENS])
+        if not self.state[Slot.SERVING]:
+            used_mib = 0
+        reasons = _SW_THERMAL_SLOWDOWN | _HW_THERMAL_SLOWDOWN if self.throttled else 0
+        if not reasons and self.utilisation < 0.01:
+            reasons = _GPU_IDLE
+        return {
+            "DCGM_FI_DEV_SM_CLOCK": round(_SM_CLOCK_MHZ * self.clock_factor),
+            "DCGM_FI_DEV_MEMORY_TEMP": round(self.temperature_c + 6),
+            "DCGM_FI_DEV_GPU_TEMP": round(self.temperature_c),
+            "DCGM_FI_DEV_POWER_USAGE": round(self.power_w, 3),
+            "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": round(self.energy_j * 1e3),
+            "DCGM_FI_DEV_GPU_UTIL": round(100 * self.utilisation),
+            "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": reasons,
+            "DCGM_FI_DEV_XID_ERRORS": 0,
+            "DCGM_FI_DEV_FB_FREE": _TOTAL_MIB - used_mib,
+            "DCGM_FI_DEV_FB_USED": used_mib,
+        }

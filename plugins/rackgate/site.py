@@ -1,0 +1,145 @@
+"""The target as it stands in this run: engines that came up, those that did not, and where they answer."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from rackgate.engine import Engine, LaunchFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rackgate.loadgen import Endpoint
+    from rackgate.run import Run
+    from rackgate.target import EngineSpec, Target
+
+__all__ = ["Site", "open_site"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """`target` with the addresses of this run; engines by entity; why the others did not come up."""
+
+    target: Target
+    engines: Mapping[str, Engine]
+    failures: Mapping[str, LaunchFailed] = field(default_factory=dict)
+
+    def qualified(self, run: Run, stage: str) -> list[Engine]:
+        """Return the engines that came up and are not quarantined before `stage`."""
+        out = run.ledger.quarantined(stage)
+        return [engine for entity, engine in self.engines.items() if entity not in out]
+
+    def endpoint(self, engine: Engine) -> Endpoint:
+        """Return where a load meets one engine."""
+        from rackgate.loadgen import Endpoint
+
+        return Endpoint(
+            entity=engine.entity,
+            url=engine.url,
+            model=engine.spec.model,
+            protocol=engine.spec.protocol,
+            headers=engine.headers,
+        )
+
+    def front(self) -> Endpoint:
+        """Return where users come in: the gateway, or the only engine where there is none."""
+        from rackgate.engines.launchers.outcome import key_headers
+        from rackgate.loadgen import Endpoint
+
+        gateway = self.target.gateway
+        if gateway is None or gateway.url is None:
+            return self.endpoint(next(iter(self.engines.values())))
+        names: dict[str, str] = {}
+        for spec in self.target.engines:
+            names.update(
+                {spec.name: spec.entity, spec.entity: spec.entity, spec.url or spec.name: spec.entity}
+            )
+        keyed = replace(self.target.engines[0], api_key_env=gateway.api_key_env)
+        return Endpoint(
+            entity="gateway",
+            url=gateway.url,
+            model=self.target.model,
+            headers=key_headers(keyed),
+            served_by_header=gateway.served_by_header,
+            served_by=names,
+        )
+
+
+@contextmanager
+def open_site(run: Run, *, scenario: str, seed: int) -> Iterator[Site]:
+    """Start or find every engine of the target; end all that were started on leaving."""
+    if run.target.grade == "simulated":
+        with _simulated(run, scenario, seed) as site:
+            yield site
+        return
+    engines: dict[str, Engine] = {}
+    failures: dict[str, LaunchFailed] = {}
+    with ExitStack() as stack:
+        for spec in run.target.engines:
+            _launch(run, spec, stack, engines, failures)
+        specs = tuple(
+            replace(spec, url=engines[spec.entity].url) if spec.entity in engines else spec
+            for spec in run.target.engines
+        )
+        yield Site(target=replace(run.target, engines=specs), engines=engines, failures=failures)
+    for engine in engines.values():
+        _record(
+            run, engine.spec, state="stopped" if engine.spec.launcher != "remote" else "left", url=engine.url
+        )
+
+
+def _launch(
+    run: Run,
+    spec: EngineSpec,
+    stack: ExitStack,
+    engines: dict[str, Engine],
+    failures: dict[str, LaunchFailed],
+) -> None:
+    run.on_progress(f"engine {spec.name}: {spec.launcher}, waiting for a token")
+    launcher = run.registry.launchers[spec.launcher]
+    try:
+        engine = stack.enter_context(launcher(spec, run_id=run.run_id, log_dir=str(run.evidence / "logs")))
+    except LaunchFailed as failure:
+        failures[spec.entity] = failure
+        _record(run, spec, state="failed", layer=failure.layer, message=str(failure), hint=failure.hint)
+        return
+    engines[spec.entity] = engine
+    _record(
+        run, spec, state="ready", url=engine.url, cold_start_s=engine.cold_start_s, image=engine.image_digest
+    )
+
+
+@contextmanager
+def _simulated(run: Run, scenario: str, seed: int) -> Iterator[Site]:
+    from rackgate.simulator.rack import start_rack
+    from rackgate.simulator.settings import RackSettings
+
+    declared = {int(card.name.split("/gpu")[1]) for card in run.target.cards}
+    nodes = max(int(node.name.removeprefix("node")) for node in run.target.nodes)
+    settings = RackSettings(nodes=nodes, cards=max(declared) + 1, scenario=scenario, seed=seed)
+    run.on_progress(f"simulated rack {settings.nodes}x{settings.cards}, scenario {scenario}: starting")
+    with start_rack(settings, log_dir=run.evidence / "logs") as rack:
+        kept = {spec.entity for spec in run.target.engines}
+        engines = {engine.entity: engine for engine in rack.engines if engine.entity in kept}
+        for engine in engines.values():
+            _record(run, engine.spec, state="ready", url=engine.url)
+        here = replace(
+            run.target,
+            nodes=tuple(
+                replace(node, exporter_url=live.exporter_url)
+                for node in run.target.nodes
+                for live in rack.target.nodes
+                if live.name == node.name
+            ),
+            engines=tuple(engine.spec for engine in engines.values()),
+            gateway=rack.target.gateway,
+        )
+        yield Site(target=here, engines=engines)
+
+
+def _record(run: Run, spec: EngineSpec, **payload: object) -> None:
+    run.record(
+        "engine", engine=spec.name, entity=spec.entity, launcher=spec.launcher, model=spec.model, **payload
+    )

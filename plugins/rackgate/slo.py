@@ -1,0 +1,115 @@
+"""One agreed bound on one metric, and the identity of a check: `SLO id @ entity`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["STAGES", "Check", "Op", "Scope", "Severity", "Slo"]
+
+STAGES = (
+    "selfcheck",
+    "preflight",
+    "single_card",
+    "two_card",
+    "cross_node",
+    "soak",
+    "fault_injection",
+    "batch_retry",
+)
+
+
+class Op(StrEnum):
+    """How the value must stand to the bound."""
+
+    AT_MOST = "<="
+    AT_LEAST = ">="
+    EQUAL = "=="
+
+    def holds(self, value: float, bound: float) -> bool:
+        """Return whether `value` satisfies the bound."""
+        if self is Op.AT_MOST:
+            return value <= bound
+        if self is Op.AT_LEAST:
+            return value >= bound
+        return value == bound
+
+
+class Scope(StrEnum):
+    """What one row is judged on, each entity by itself."""
+
+    RACK = "rack"
+    NODE = "node"
+    CARD = "card"
+    ENGINE = "engine"
+    POOL = "pool"
+    PAIR = "pair"
+
+
+class Severity(StrEnum):
+    """A blocker decides; a `warn` row that does not hold is WARN."""
+
+    BLOCKER = "blocker"
+    WARN = "warn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slo:
+    """A row of the acceptance file.
+
+    `statistic` is `p50`, `p95`, `p99`, `max`, `mean` or `value`; `load` is the name of the load whose
+    samples are judged, or None for probes. `applies_to` narrows the row (`model`, `sku`, `engine`,
+    `pool`, `grade`); `vantage` is the least a tester must be able to see; `source` says where the bound
+    comes from; `reason` why a row overrides another.
+    """
+
+    id: str
+    stage: str
+    metric: str
+    statistic: str
+    op: Op
+    bound: float
+    unit: str
+    scope: Scope
+    source: str
+    load: str | None = None
+    window: str = "load"
+    severity: Severity = Severity.BLOCKER
+    min_count: int = 1
+    vantage: str = "endpoint"
+    profiles: tuple[str, ...] = ()
+    applies_to: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    clauses: tuple[str, ...] = ()
+    hint: str = ""
+    reason: str = ""
+    origin: str = ""
+
+    @property
+    def limit(self) -> str:
+        """The bound as people read it, such as `<= 500 ms`."""
+        return f"{self.op} {self.bound:g} {self.unit}".strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One row for one entity: one test item, one verdict.
+
+    `declared_absent` holds the target's own declaration when there is nothing to check, else it is
+    empty; `not_assessed` says why the tester's vantage cannot see it; `undecidable` says why no
+    applicable row exists.
+    """
+
+    slo: Slo
+    entity: str
+    declared_absent: str = ""
+    not_assessed: str = ""
+    undecidable: str = ""
+
+    @property
+    def id(self) -> str:
+        """`SLO id @ entity`, unique in a run."""
+        return f"{self.slo.id} @ {self.entity}"

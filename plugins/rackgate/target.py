@@ -1,0 +1,142 @@
+"""The rack: nodes, cards, engines, gateway, prices and what may be broken. Facts only, never flow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["BatchSystem", "Card", "EngineSpec", "Gateway", "Member", "Node", "Prices", "Target"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One accelerator. `name` is `NODE/gpuINDEX`, the entity in checks and records."""
+
+    name: str
+    node: str
+    index: int
+    uuid: str | None = None
+    serial: str | None = None
+    sku: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One machine with its cards; `exporter_url` is its dcgm-exporter's metrics page."""
+
+    name: str
+    cards: tuple[Card, ...] = ()
+    exporter_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A part of an engine on one node: the cards it occupies and the role it plays there."""
+
+    node: str
+    cards: tuple[str, ...] = ()
+    role: str = "engine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpec:
+    """An inference server as the target declares it: what it is and how it is had.
+
+    `launcher` is a registered name (`remote`, `process`, `container`, `simulated`); `settings` is that
+    launcher's own table. `api_key_env` names the environment variable that holds the key.
+    """
+
+    name: str
+    launcher: str
+    model: str
+    protocol: str = "openai"
+    pool: str = "gpu"
+    url: str | None = None
+    api_key_env: str | None = None
+    members: tuple[Member, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def cards(self) -> tuple[str, ...]:
+        """Names of all cards that the engine occupies."""
+        return tuple(card for member in self.members for card in member.cards)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of all nodes that the engine runs on, in order, each once."""
+        return tuple(dict.fromkeys(member.node for member in self.members))
+
+    @property
+    def entity(self) -> str:
+        """The card's name for an engine of exactly one card, else the engine's own."""
+        return self.cards[0] if len(self.cards) == 1 else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """The address users call. `served_by_header` names the response header that says who answered."""
+
+    url: str | None = None
+    api_key_env: str | None = None
+    served_by_header: str = "x-served-by"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSystem:
+    """The command that runs a JSONL batch; `{input}`, `{output}`, `{url}` and `{model}` are filled in."""
+
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What a card costs per hour and a kilowatt-hour costs, in `currency`."""
+
+    currency: str
+    card_hour: float | None = None
+    kwh: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The rack under test.
+
+    `vantage` says what the tester can see (`operator`, `tenant` or `endpoint`); `may_break` names the
+    kinds of fault that the owner allows; `grade` is what the evidence is worth (`simulated`, `cpu`,
+    `accelerator`) and follows from the engines.
+    """
+
+    name: str
+    model: str
+    grade: str
+    nodes: tuple[Node, ...] = ()
+    engines: tuple[EngineSpec, ...] = ()
+    gateway: Gateway | None = None
+    batch: BatchSystem | None = None
+    prices: Prices | None = None
+    vantage: str = "operator"
+    may_break: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """All cards of all nodes."""
+        return tuple(card for node in self.nodes for card in node.cards)
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """Names of the pools that engines belong to, each once."""
+        return tuple(dict.fromkeys(engine.pool for engine in self.engines))
+
+    def node_of(self, entity: str) -> str | None:
+        """Return the node of a card, of an engine on one node, or of the node itself."""
+        for node in self.nodes:
+            if entity == node.name or any(card.name == entity for card in node.cards):
+                return node.name
+        for engine in self.engines:
+            if entity == engine.name and len(engine.nodes) == 1:
+                return engine.nodes[0]
+        return None

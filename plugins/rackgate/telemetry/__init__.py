@@ -1,0 +1,1 @@
+"""The rack's own signals on the requests' time axis."""

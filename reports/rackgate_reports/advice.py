@@ -1,0 +1,51 @@
+"""What to do next about a check that failed or could not be decided."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rackgate_reports.evidence import RunEvidence
+    from rackgate_reports.story import Trouble
+
+__all__ = ["next_step"]
+
+_REASONS = {
+    "absent": "Find out why the signal is not there: the card, its driver or the exporter.",
+    "blank": "The source answered without a value. Restart the exporter or the driver's host engine.",
+    "unsupported": "The hardware does not offer this. Declare it in the target, with the reason.",
+    "no_permission": "Run as a user who may read this, or declare a narrower vantage in the target.",
+    "tool_missing": "Install the tool named above on the node.",
+    "timeout": "The source did not answer in time. See whether the node is overloaded or hung.",
+    "unreachable": "Check the address in the target, the network, and that the service runs.",
+    "too_few": "Offer more requests: raise the load's looks or duration in the acceptance file.",
+    "stale": "The source repeats an old value. Restart the exporter and compare its clock.",
+    "gated": "Repair what gated this check first.",
+    "excluded": "The entity was left out on purpose. Run again without the exclusion.",
+    "not_configured": "Add what is missing to the target or the acceptance file.",
+    "instrument": "The load generator was the bottleneck. Use a quieter or a second load machine.",
+    "died": "See the log of the process that died, under evidence/logs/.",
+}
+
+
+def next_step(run: RunEvidence, trouble: Trouble) -> tuple[str, str]:
+    """Return what to do about a trouble, in words, and the command that tests only it again."""
+    reasons = list(dict.fromkeys(row.reason for row in trouble.rows if row.reason))
+    words = " ".join(_REASONS[reason] for reason in reasons if reason in _REASONS)
+    if not words:
+        words = "Repair the cause, then test again what was repaired."
+    target = run.run.get("target")
+    source = target.get("source") if isinstance(target, dict) else None
+    entities = [row.entity for row in trouble.rows if row.entity not in ("rack", "gateway", "")]
+    parts = ["pytest", "-m", "rack_acceptance"]
+    if source:
+        parts += ["--rack-target", str(source)]
+    if run.run.get("profile"):
+        parts += ["--rack-profile", str(run.run["profile"])]
+    if run.run.get("scenario"):
+        parts += ["--rack-scenario", str(run.run["scenario"])]
+    parts += ["--rack-stage", trouble.stage]
+    if 0 < len(entities) <= 4 and all("+" not in entity for entity in entities):
+        parts += ["--rack-only", ",".join(entities)]
+    return words, shlex.join(parts)

@@ -1,0 +1,184 @@
+"""What a run left behind, read without trusting it: records by kind, Parquet files on demand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rackgate.record import SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["RunEvidence", "Unreadable", "load_run", "number_of"]
+
+_BATCH_ROWS = 1_000_000
+
+
+class Unreadable(Exception):
+    """A file of evidence is missing or broken; the text says which and how, for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEvidence:
+    """The evidence of one run.
+
+    `records` are all readable records in the order of the file, `by_kind` the same by kind. `digest` is
+    the SHA-256 of `records.jsonl` as it lies there, `digest_before_end` of its lines before the `end`
+    record. `problems` says in words what could not be read. Samples and telemetry are read when asked.
+    """
+
+    folder: Path
+    records: tuple[Mapping[str, Any], ...]
+    by_kind: Mapping[str, tuple[Mapping[str, Any], ...]]
+    digest: str
+    digest_before_end: str
+    problems: tuple[str, ...] = ()
+
+    def of(self, kind: str) -> tuple[Mapping[str, Any], ...]:
+        """All records of one kind."""
+        return self.by_kind.get(kind, ())
+
+    @property
+    def run(self) -> Mapping[str, Any]:
+        """The first record; empty if it is missing."""
+        return self.of("run")[0] if self.of("run") else {}
+
+    @property
+    def end(self) -> Mapping[str, Any] | None:
+        """The last record; None for a run that was interrupted."""
+        return self.of("end")[-1] if self.of("end") else None
+
+    @property
+    def checks(self) -> tuple[Mapping[str, Any], ...]:
+        """The plan: every check that was asked."""
+        return tuple(
+            check for plan in self.of("plan") for check in plan.get("checks") or () if isinstance(check, dict)
+        )
+
+    def samples(self, load: Mapping[str, Any], columns: Sequence[str]) -> Any:
+        """Return the columns of one load's samples as a pyarrow table; raises `Unreadable`."""
+        import pyarrow as pa  # noqa: PLC0415 (heavy)
+        import pyarrow.parquet as pq  # noqa: PLC0415 (heavy)
+
+        name = load.get("samples")
+        if not name:
+            raise Unreadable(load.get("detail") or "the load left no file of samples")
+        try:
+            return pq.read_table(self._inside(str(name)), columns=list(columns))
+        except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+            raise Unreadable(f"{name} cannot be read: {_first_line(error)}") from error
+
+    def telemetry_range_ns(self) -> tuple[int, int] | None:
+        """First and last moment of the telemetry, from the files' footers; None without any."""
+        lows: list[int] = []
+        highs: list[int] = []
+        for part in self._readable_parts()[0]:
+            footer = part.metadata
+            column = part.schema_arrow.names.index("t_ns") if "t_ns" in part.schema_arrow.names else None
+            for group in range(footer.num_row_groups if column is not None else 0):
+                statistics = footer.row_group(group).column(column).statistics
+                if statistics is not None and statistics.has_min_max:
+                    lows.append(int(statistics.min))
+                    highs.append(int(statistics.max))
+        return (min(lows), max(highs)) if lows else None
+
+    def telemetry(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield the columns of the telemetry as pyarrow record batches, one part after the other.
+
+        Raises `Unreadable` when there is none; broken parts are left out and told by
+        `telemetry_problems`.
+        """
+        import pyarrow as pa  # noqa: PLC0415 (heavy)
+
+        parts, problems = self._readable_parts()
+        if not parts:
+            raise Unreadable("; ".join(problems) or "the run recorded no telemetry")
+        for part in parts:
+            try:
+                yield from part.iter_batches(batch_size=_BATCH_ROWS, columns=list(columns))
+            except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+                raise Unreadable(f"telemetry cannot be read: {_first_line(error)}") from error
+
+    def telemetry_problems(self) -> tuple[str, ...]:
+        """What parts of the telemetry cannot be read, in words."""
+        return self._readable_parts()[1]
+
+    def _readable_parts(self) -> tuple[list[Any], tuple[str, ...]]:
+        import pyarrow as pa  # noqa: PLC0415 (heavy)
+        import pyarrow.parquet as pq  # noqa: PLC0415 (heavy)
+
+        parts: list[Any] = []
+        problems: list[str] = []
+        for path in sorted((self.folder / "evidence" / "telemetry.parquet").glob("*.parquet")):
+            try:
+                parts.append(pq.ParquetFile(path))
+            except (OSError, pa.ArrowException, ValueError) as error:
+                problems.append(f"{path.name} cannot be read: {_first_line(error)}")
+        return parts, tuple(problems)
+
+    def _inside(self, name: str) -> Path:
+        evidence = (self.folder / "evidence").resolve()
+        path = (evidence / name).resolve()
+        if not path.is_relative_to(evidence):
+            raise Unreadable(f"{name} lies outside the evidence of the run")
+        return path
+
+
+def load_run(folder: Path) -> RunEvidence:
+    """Read `evidence/records.jsonl` of a run folder.
+
+    A line that is torn or is no record is left out and named in `problems`. Raises FileNotFoundError if
+    the folder holds no records at all.
+    """
+    digest = hashlib.sha256()
+    before_end = ""
+    records: list[Mapping[str, Any]] = []
+    problems: list[str] = []
+    with (folder / "evidence" / "records.jsonl").open("rb") as file:
+        for number, line in enumerate(file, 1):
+            record = _record(line)
+            if record is None:
+                problems.append(f"line {number} of records.jsonl is not a whole record and was left out")
+            else:
+                records.append(record)
+                before_end = digest.hexdigest() if record["kind"] == "end" else before_end
+            digest.update(line)
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for record in records:
+        kinds.setdefault(str(record["kind"]), []).append(record)
+    if any(record.get("schema") != SCHEMA for record in records):
+        problems.append(f"some records are not of schema {SCHEMA}: this version may misread them")
+    return RunEvidence(
+        folder=folder,
+        records=tuple(records),
+        by_kind={kind: tuple(group) for kind, group in kinds.items()},
+        digest=digest.hexdigest(),
+        digest_before_end=before_end,
+        problems=tuple(problems),
+    )
+
+
+def number_of(value: Any) -> float | None:
+    """Return a number of a record; the strings "inf" and "-inf" are infinite, anything else is None."""
+    if value in ("inf", "-inf"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value)
+
+
+def _record(line: bytes) -> Mapping[str, Any] | None:
+    try:
+        record = json.loads(line.decode("utf-8", "replace"))
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("kind"), str) else None
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error) or type(error).__name__
+    return text.splitlines()[0][:200]

@@ -1,0 +1,165 @@
+"""What was tested, with what and by whom: the run's first record as people read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rackgate_reports.evidence import number_of
+from rackgate_reports.formatting import clip, duration, escape, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from rackgate_reports.evidence import RunEvidence
+
+__all__ = ["facts_section"]
+
+_MOST_CARDS = 600
+
+
+def facts_section(run: RunEvidence) -> str:
+    """Return target, cards, engines, acceptance, software and identity of the run."""
+    first = run.run
+    target = _mapping(first.get("target"))
+    command = escape(first.get("command_line") or "not recorded", 2000)
+    return (
+        f'<div class="facts">{_block("Run", _run_facts(run))}{_block("Target", _target_facts(target))}'
+        f"{_block('Software', _software(first))}{_block('Acceptance', _acceptance(first))}</div>"
+        f'<h3>Command</h3><pre tabindex="0"><code>{command}</code></pre>'
+        f"{_overrides(first)}{_cards(target)}{_engines(run, target)}"
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _dicts(value: Any) -> list[Mapping[str, Any]]:
+    return [item for item in value or () if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _block(title: str, facts: Iterable[tuple[str, str]]) -> str:
+    entries = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts if value)
+    return f"<section><h3>{title}</h3><dl>{entries}</dl></section>"
+
+
+def _digest(value: Any) -> str:
+    text = clip(value or "", 128)
+    return f'<code class="digest" title="{escape(text)}">{escape(text[:16])}…</code>' if text else ""
+
+
+def _run_facts(run: RunEvidence) -> list[tuple[str, str]]:
+    first, end = run.run, run.end or {}
+    seconds = number_of(end.get("duration_s"))
+    if seconds is None and len(run.records) > 1:
+        moments = [record["t_ns"] for record in run.records if isinstance(record.get("t_ns"), int)]
+        seconds = (max(moments) - min(moments)) / 1e9 if moments else None
+    return [
+        ("Run", f"<code>{escape(first.get('run_id') or '–', 80)}</code>"),  # noqa: RUF001
+        ("Profile", escape(first.get("profile") or "", 40)),
+        ("Scenario", escape(first.get("scenario") or "", 60)),
+        ("Began", escape(str(first.get("at") or "").replace("T", " ").removesuffix("Z")[:19] + " UTC", 40)),
+        ("Duration", duration(seconds)),
+        ("Seed", escape(first.get("seed"), 40)),
+        ("Exit status", escape(end.get("exit_status", "none: interrupted"), 40)),
+        ("Continues", escape(_mapping(first.get("continues")).get("run") or "", 120)),
+        ("Records", f"{len(run.records):,}"),
+        ("SHA-256 of records", _digest(run.digest)),
+    ]
+
+
+def _target_facts(target: Mapping[str, Any]) -> list[tuple[str, str]]:
+    nodes = _dicts(target.get("nodes"))
+    cards = sum(len(_dicts(node.get("cards"))) for node in nodes)
+    prices = _mapping(target.get("prices"))
+    gateway = _mapping(target.get("gateway"))
+    return [
+        ("Rack", escape(target.get("name") or "not recorded", 80)),
+        ("Model", escape(target.get("model") or "", 120)),
+        ("Size", f"{plural(cards, 'card')} on {plural(len(nodes), 'node')}"),
+        ("Seen as", escape(target.get("vantage") or "", 40)),
+        ("Gateway", escape(gateway.get("url") or "none", 200)),
+        ("May break", escape(", ".join(map(str, target.get("may_break") or ())) or "nothing", 200)),
+        (
+            "Prices",
+            escape(", ".join(f"{key} {value}" for key, value in prices.items() if value is not None), 120),
+        ),
+        ("File", escape(target.get("source") or "", 200)),
+        ("SHA-256 of target", _digest(target.get("digest"))),
+    ]
+
+
+def _software(first: Mapping[str, Any]) -> list[tuple[str, str]]:
+    host = _mapping(first.get("host"))
+    versions = _mapping(first.get("versions"))
+    machine = ", ".join(
+        clip(part, 80)
+        for part in (host.get("node"), f"kernel {host.get('kernel')}" if host.get("kernel") else "",
+                     f"{host.get('cores')} cores" if host.get("cores") else "")
+        if part
+    )  # fmt: skip
+    return [
+        ("Load machine", escape(machine, 200)),
+        *((escape(name, 40), escape(version, 80)) for name, version in list(versions.items())[:24]),
+    ]
+
+
+def _acceptance(first: Mapping[str, Any]) -> list[tuple[str, str]]:
+    acceptance = _mapping(first.get("acceptance"))
+    loads = _mapping(first.get("loads"))
+    overrides = acceptance.get("overrides")
+    return [
+        ("Files", escape(", ".join(map(str, acceptance.get("files") or ())), 300)),
+        ("SHA-256", _digest(acceptance.get("digest"))),
+        ("Overrides", f"{len(overrides) if isinstance(overrides, list) else 0}, each with a reason"),
+        ("Loads", escape(", ".join(map(str, loads)), 300)),
+        ("Waivers", "none"),
+    ]
+
+
+def _table(title: str, heads: Iterable[str], rows: list[str], total: int) -> str:
+    if not rows:
+        return ""
+    cells = "".join(f'<th scope="col">{head}</th>' for head in heads)
+    more = f'<p class="note">{total - len(rows):,} more in the records.</p>' if total > len(rows) else ""
+    return (
+        f'<details><summary>{title} <span>{total:,}</span></summary><div class="scroll"><table>'
+        f"<thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>{more}</details>"
+    )
+
+
+def _line(*cells: Any) -> str:
+    return f"<tr>{''.join(f'<td>{escape(cell, 200)}</td>' for cell in cells)}</tr>"
+
+
+def _overrides(first: Mapping[str, Any]) -> str:
+    overrides = _dicts(_mapping(first.get("acceptance")).get("overrides"))
+    rows = [
+        _line(item.get("id"), ", ".join(map(str, item.get("fields") or ())), item.get("reason"))
+        for item in overrides[:_MOST_CARDS]
+    ]
+    return _table("Overridden rows", ("SLO", "Fields", "Reason"), rows, len(overrides))
+
+
+def _cards(target: Mapping[str, Any]) -> str:
+    cards = [card for node in _dicts(target.get("nodes")) for card in _dicts(node.get("cards"))]
+    rows = [
+        _line(card.get("name"), card.get("sku"), card.get("serial"), card.get("uuid"))
+        for card in cards[:_MOST_CARDS]
+    ]
+    return _table("Cards", ("Card", "SKU", "Serial", "UUID"), rows, len(cards))
+
+
+def _engines(run: RunEvidence, target: Mapping[str, Any]) -> str:
+    engines = _dicts(target.get("engines"))
+    states = {str(record.get("engine")): record for record in run.of("engine")}
+    rows = []
+    for engine in engines[:_MOST_CARDS]:
+        state = states.get(str(engine.get("name")), {})
+        cold = number_of(state.get("cold_start_s"))
+        told = state.get("message") or (f"first token after {duration(cold)}" if cold is not None else "")
+        rows.append(
+            _line(engine.get("name"), engine.get("entity"), engine.get("launcher"), engine.get("protocol"),
+                  state.get("state") or "never started", told)
+        )  # fmt: skip
+    return _table("Engines", ("Engine", "Entity", "Launcher", "Protocol", "State", ""), rows, len(engines))

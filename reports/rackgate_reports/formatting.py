@@ -1,0 +1,154 @@
+"""Values as people read them: sensible digits, always with a unit, safe inside HTML."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import Any
+
+from rackgate.redaction import printable
+
+__all__ = [
+    "amount",
+    "as_shown",
+    "clip",
+    "count",
+    "duration",
+    "escape",
+    "limit",
+    "margin",
+    "metric_name",
+    "plural",
+    "stage_name",
+]
+
+_SPACE = "\N{NO-BREAK SPACE}"
+_MINUS = "\N{MINUS SIGN}"
+_NONE = "\N{EN DASH}"
+_SIGNS = {"<=": "≤", ">=": "≥", "==": "="}
+_NAMES = {
+    "ttft_ms": "TTFT",
+    "tpot_ms": "TPOT",
+    "e2e_ms": "End-to-end latency",
+    "error_rate": "Error rate",
+    "output_token_throughput": "Output tokens",
+    "request_throughput": "Requests",
+    "power_w": "Power",
+    "temperature_c": "Temperature",
+}
+
+
+def clip(text: Any, limit_characters: int = 400) -> str:
+    """Return the text, printable, on one line, cut with a note of how much is missing."""
+    whole = " ".join(printable(str(text if text is not None else "")[: 4 * limit_characters]).split())
+    missing = max(len(whole) - limit_characters, len(str(text or "")) - 4 * limit_characters)
+    return whole if missing <= 0 else f"{whole[:limit_characters].rstrip()} … ({missing:,} more characters)"
+
+
+def escape(text: Any, limit_characters: int = 400) -> str:
+    """Return the text cut, printable and safe as HTML text or inside a quoted attribute."""
+    return html.escape(clip(text, limit_characters))
+
+
+def _digits(value: float, significant: int) -> str:
+    magnitude = math.floor(math.log10(abs(value))) if value else 0
+    decimals = max(0, significant - 1 - magnitude)
+    if decimals > 9:
+        return f"{value:.{significant - 1}e}"
+    text = f"{value:,.{decimals}f}"
+    return text.replace("-", _MINUS)
+
+
+def amount(value: float | None, unit: str = "", *, beside: float | None = None) -> str:
+    """Return a value with its unit: three significant digits, more where needed to differ from `beside`.
+
+    No value is a dash. A share of requests (unit `ratio`) keeps its unit; infinity is written as such.
+    """
+    if value is None:
+        return _NONE
+    if math.isinf(value):
+        text = f"{_MINUS if value < 0 else ''}∞"
+    elif value == int(value) and abs(value) < 1e6:
+        text = f"{int(value):,}".replace("-", _MINUS)
+    else:
+        significant = 3
+        while beside is not None and value != beside and significant < 9:
+            if _digits(value, significant) != _digits(beside, significant):
+                break
+            significant += 1
+        text = _digits(value, significant)
+    return f"{text}{_SPACE}{unit}" if unit else text
+
+
+def limit(op: Any, bound: float | None, unit: str = "") -> str:
+    """Return a bound such as `≤ 500 ms`."""
+    return f"{_SIGNS.get(str(op), clip(op, 4))}{_SPACE}{_exact(bound, unit)}" if bound is not None else _NONE
+
+
+def _exact(value: float, unit: str) -> str:
+    if math.isinf(value):
+        return amount(value, unit)
+    text = f"{value:,.10g}" if abs(value) < 1e12 else f"{value:g}"
+    text = text.replace("-", _MINUS)
+    return f"{text}{_SPACE}{unit}" if unit else text
+
+
+def margin(value: float | None) -> str:
+    """Return a margin as a signed share of the bound in percent."""
+    if value is None:
+        return _NONE
+    sign = _MINUS if value < 0 else "+" if value > 0 else ""
+    if math.isinf(value):
+        return f"{sign}∞{_SPACE}%"
+    percent = abs(value) * 100
+    decimals = 1 if percent < 10 and percent != round(percent) else 0
+    return f"{sign}{percent:,.{decimals}f}{_SPACE}%"
+
+
+def as_shown(metric: Any, value: float | None, unit: str) -> tuple[float | None, str]:
+    """Return value and unit as a report shows them: an error rate in percent, the rest as recorded."""
+    if metric == "error_rate" and unit in ("ratio", "1", ""):
+        return (None if value is None else value * 100), "%"
+    return value, unit
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration in its two largest units."""
+    if seconds is None or not math.isfinite(seconds):
+        return _NONE
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}{_SPACE}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}{_SPACE}s"
+    parts: list[str] = []
+    rest = round(seconds)
+    for size_s, name in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        whole, rest = divmod(rest, size_s)
+        if whole:
+            parts.append(f"{whole}{_SPACE}{name}")
+    return " ".join(parts[:2])
+
+
+def count(number: Any) -> str:
+    """Return a whole number with separators; a dash for none."""
+    return f"{number:,}" if isinstance(number, int) and not isinstance(number, bool) else _NONE
+
+
+def plural(number: int, noun: str) -> str:
+    """Return `1 check`, `2 checks`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def stage_name(stage: Any) -> str:
+    """Return a stage as a title: `single_card` becomes `Single card`."""
+    text = clip(stage, 60).replace("_", " ")
+    return text[:1].upper() + text[1:]
+
+
+def metric_name(metric: Any, statistic: Any = "value") -> str:
+    """Return a metric as people say it, with its statistic: `TTFT P99`, `Error rate`."""
+    name = _NAMES.get(str(metric), clip(metric, 80))
+    text = str(statistic or "value")
+    return (
+        name if text == "value" else f"{name} {clip(text, 20).upper() if text[:1] == 'p' else clip(text, 20)}"
+    )

@@ -1,0 +1,120 @@
+"""Latency of every judged request of a load, read from its file of samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rackgate_reports.evidence import RunEvidence, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Latencies", "joined", "percentile", "read_latencies"]
+
+_COLUMNS = ("engine", "outcome", "warmup", "scheduled_ns", "sent_ns", "first_token_ns")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """Judged requests of one load: when they were due, time to first token, and which of them failed.
+
+    `ttft_ms` is infinite for a failed request. Warm-up and cancelled requests are left out. `problem`
+    says why there is nothing.
+    """
+
+    stage: str
+    load: str
+    origin: str
+    at_ns: NDArray[np.int64]
+    ttft_ms: NDArray[np.float64]
+    engine: NDArray[np.int32]
+    engines: tuple[str, ...]
+    problem: str = ""
+
+    @property
+    def failed(self) -> int:
+        """How many requests failed."""
+        return int(np.isinf(self.ttft_ms).sum())
+
+    def of_engine(self, name: str) -> NDArray[np.float64]:
+        """TTFT of the requests to one engine."""
+        own: NDArray[np.float64] = self.ttft_ms[self.engine == self.engines.index(name)]
+        return own
+
+
+def read_latencies(run: RunEvidence, load: Mapping[str, Any]) -> Latencies:
+    """Return the latencies of one `load` record; of an unreadable file, none and the problem."""
+    empty = Latencies(
+        stage=str(load.get("stage") or ""),
+        load=str(load.get("load") or load.get("label") or ""),
+        origin=str(load.get("origin") or "sent"),
+        at_ns=np.empty(0, np.int64),
+        ttft_ms=np.empty(0),
+        engine=np.empty(0, np.int32),
+        engines=(),
+    )
+    try:
+        table = run.samples(load, _COLUMNS)
+        return _from_table(empty, table)
+    except Unreadable as error:
+        return replace(empty, problem=str(error))
+    except (KeyError, ValueError, TypeError) as error:
+        return replace(empty, problem=f"{load.get('samples')} does not have the columns of samples: {error}")
+
+
+def _from_table(empty: Latencies, table: Any) -> Latencies:
+    import pyarrow as pa  # noqa: PLC0415 (heavy)
+    import pyarrow.compute as pc  # noqa: PLC0415 (heavy)
+
+    if not len(table):
+        return replace(empty, problem="the file of samples is empty")
+    cancelled = pc.equal(table["outcome"].cast(pa.string()), "cancelled")
+    judged = pc.invert(pc.or_(table["warmup"].cast(pa.bool_()).fill_null(False), cancelled))
+    table = table.filter(judged)
+    if not len(table):
+        return replace(empty, problem="every request was warm-up or cancelled")
+    origin = table["scheduled_ns" if empty.origin == "scheduled" else "sent_ns"]
+    start = pc.coalesce(origin, table["scheduled_ns"]).cast(pa.int64())
+    engine = table["engine"].cast(pa.string()).fill_null("?").combine_chunks().dictionary_encode()
+    first = table["first_token_ns"].cast(pa.int64())
+    ok = pc.and_(pc.equal(table["outcome"].cast(pa.string()), "ok"), pc.is_valid(first))
+    ttft = pc.if_else(ok, pc.divide(pc.subtract(first, start).cast(pa.float64(), safe=False), 1e6), np.inf)
+    return replace(
+        empty,
+        at_ns=np.asarray(start.to_numpy(), np.int64),
+        ttft_ms=np.asarray(ttft.to_numpy(), np.float64),
+        engine=np.asarray(engine.indices.to_numpy(), np.int32),
+        engines=tuple(map(str, engine.dictionary.to_pylist())),
+    )
+
+
+def joined(parts: Sequence[Latencies]) -> Latencies:
+    """Return several loads as one; at least one part, problems kept only if all have one."""
+    names = tuple(dict.fromkeys(name for part in parts for name in part.engines))
+    codes = [
+        np.array([names.index(name) for name in part.engines] or [0], np.int32)[part.engine] for part in parts
+    ]
+    problems = [part.problem for part in parts if part.problem]
+    return replace(
+        parts[0],
+        at_ns=np.concatenate([part.at_ns for part in parts]),
+        ttft_ms=np.concatenate([part.ttft_ms for part in parts]),
+        engine=np.concatenate(codes),
+        engines=names,
+        problem="; ".join(dict.fromkeys(problems)) if len(problems) == len(parts) else "",
+    )
+
+
+def percentile(ordered: NDArray[np.float64], share: float) -> float | None:
+    """Return the nearest-rank percentile of sorted values; None of nothing.
+
+    The smallest observed value with at least `share` of the values at or below it.
+    """
+    if not len(ordered):
+        return None
+    return float(ordered[max(0, int(np.ceil(share * len(ordered) - 1e-9)) - 1)])

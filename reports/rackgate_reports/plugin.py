@@ -1,0 +1,47 @@
+"""Registers what ships: `report.html` for people and `summary.md` for the job pages of a CI system."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    import pytest
+
+    from rackgate_reports.evidence import RunEvidence
+
+__all__ = ["pytest_rack_reports", "pytest_rack_views", "render_html", "render_summary"]
+
+
+def render_html(run: RunEvidence) -> str:
+    """Return the run as one HTML document that needs nothing beside it."""
+    from rackgate_reports.html import render_html as render
+
+    return render(run)
+
+
+def render_summary(run: RunEvidence) -> str:
+    """Return the run as Markdown of less than 60 KB."""
+    from rackgate_reports.summary import render_summary as render
+
+    return render(run)
+
+
+def pytest_rack_reports(
+    config: pytest.Config,  # noqa: ARG001 (the hook's signature)
+    register: Callable[[str, Callable[[RunEvidence], str]], None],
+) -> None:
+    """Register both views."""
+    register("report.html", render_html)
+    register("summary.md", render_summary)
+
+
+def pytest_rack_views(
+    folder: Path, reports: Mapping[str, Callable[[RunEvidence], str]], view: str
+) -> list[Path]:
+    """Write the views and return the files."""
+    from rackgate_reports.render import write_views
+
+    return list(write_views(folder, reports, view).values())

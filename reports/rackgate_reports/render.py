@@ -1,0 +1,67 @@
+"""Writes views of a run: folders of rendered files, with a manifest of what they were made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from typing import TYPE_CHECKING
+
+from rackgate_reports.evidence import RunEvidence, load_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+__all__ = ["MANIFEST", "write_views"]
+
+MANIFEST = "manifest.json"
+"""The file that names the others."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def write_views(
+    run_folder: Path, renderers: Mapping[str, Callable[[RunEvidence], str]], view: str = "default"
+) -> dict[str, Path]:
+    """Render every file into `RUN/views/VIEW/` and return the paths by name.
+
+    Each file is replaced whole. The manifest holds the SHA-256 of each and of the evidence they were made
+    from. What a renderer raises comes out with the file's name added; ValueError for a name that is none.
+    """
+    for name in (view, *renderers):
+        if not _NAME.fullmatch(name) or name == MANIFEST:
+            raise ValueError(f"{name!r} cannot name a view or a file of one")
+    run = load_run(run_folder)
+    folder = run_folder / "views" / view
+    folder.mkdir(parents=True, exist_ok=True)
+    paths: dict[str, Path] = {}
+    digests: dict[str, str] = {}
+    for name, render in sorted(renderers.items()):
+        try:
+            content = render(run).encode("utf-8", "replace")
+        except Exception as error:
+            error.add_note(f"while rendering {name} of {run_folder.name}")
+            raise
+        paths[name] = folder / name
+        digests[name] = hashlib.sha256(content).hexdigest()
+        _replace(paths[name], content)
+    manifest = {
+        "view": view,
+        "files": digests,
+        "evidence": {
+            "records.jsonl": run.digest,
+            "records": len(run.records),
+            "complete": run.end is not None,
+        },
+    }
+    _replace(folder / MANIFEST, (json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode())
+    return paths
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write beside and rename, so that a reader never sees half a file."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_bytes(content)
+    beside.replace(path)

@@ -1,0 +1,119 @@
+"""What failed and what to do: each FAIL and UNKNOWN with its value, its bound and the next step."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from rackgate_reports.advice import next_step
+from rackgate_reports.badges import badge
+from rackgate_reports.charts import label, rect, rule
+from rackgate_reports.formatting import (
+    amount,
+    as_shown,
+    escape,
+    limit,
+    margin,
+    metric_name,
+    plural,
+    stage_name,
+)
+from rackgate_reports.scales import Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rackgate_reports.checks import CheckRow
+    from rackgate_reports.evidence import RunEvidence
+    from rackgate_reports.story import Headline, Trouble
+
+__all__ = ["troubles_section"]
+
+_MOST_TROUBLES = 40
+_MOST_ENTITIES = 12
+
+
+def troubles_section(run: RunEvidence, troubles: Sequence[Trouble], headline: Headline) -> str:
+    """Return each FAIL and UNKNOWN with what was seen, its bound, the hint and the next step."""
+    if not troubles:
+        text = (
+            "Nothing failed, and nothing that was asked is unknown."
+            if headline.accepted
+            else "No check failed by itself; see the warnings above for why the run is not accepted."
+        )
+        return f'<p class="calm">{text}</p>'
+    cards = "".join(_trouble(run, trouble) for trouble in troubles[:_MOST_TROUBLES])
+    rest = len(troubles) - _MOST_TROUBLES
+    more = f'<p class="note">{plural(rest, "more row")} below in the table of checks.</p>' if rest > 0 else ""
+    return f'<div class="troubles">{cards}</div>{more}'
+
+
+def _trouble(run: RunEvidence, trouble: Trouble) -> str:
+    first = trouble.rows[0]
+    bound, unit = as_shown(first.metric, first.bound, first.unit)
+    words, command = next_step(run, trouble)
+    seen = "".join(_seen(row) for row in trouble.rows[:_MOST_ENTITIES])
+    rest = len(trouble.rows) - _MOST_ENTITIES
+    more = f"<li>and {rest:,} more</li>" if rest > 0 else ""
+    hint = f"<p>{escape(first.hint, 600)}</p>" if first.hint else ""
+    return (
+        f'<article class="trouble b-{trouble.verdict.lower()}"><header>{badge(str(trouble.verdict))}'
+        f"<h3><code>{escape(trouble.slo, 120)}</code></h3><p>{escape(stage_name(trouble.stage))} · "
+        f"{escape(metric_name(first.metric, first.statistic), 100)} must be "
+        f"{escape(limit(first.op, bound, unit))}</p></header>"
+        f'<div class="found"><ul class="seen">{seen}{more}</ul>{_source(trouble)}</div>'
+        f'<div class="todo"><h4>What to do</h4>{hint}<p>{escape(words, 900)}</p>'
+        f'<pre tabindex="0"><code>{escape(command, 600)}</code></pre></div>'
+        "</article>"
+    )
+
+
+def _source(trouble: Trouble) -> str:
+    first = trouble.rows[0]
+    load = f" · load {escape(first.load, 60)}" if first.load else ""
+    gated = f" · {plural(len(trouble.gated), 'check')} gated by this" if trouble.gated else ""
+    return f'<p class="source">Limit from: {escape(first.source or "not recorded", 200)}{load}{gated}</p>'
+
+
+def _seen(row: CheckRow) -> str:
+    value, unit = as_shown(row.metric, row.value, row.unit)
+    bound, _ = as_shown(row.metric, row.bound, row.unit)
+    if value is None:
+        why = ": ".join(part for part in (row.reason.replace("_", " "), row.detail or row.message) if part)
+        why = escape(why or "no reason recorded", 500)
+        return f"<li><b>{escape(row.entity, 120)}</b> no value <span>{why}</span></li>"
+    facts = [f"margin {margin(row.margin)}"] if row.margin is not None else []
+    if row.lower is not None or row.upper is not None:
+        low, _ = as_shown(row.metric, row.lower, row.unit)
+        high, _ = as_shown(row.metric, row.upper, row.unit)
+        facts.append(
+            f"{amount((row.confidence or 0) * 100, '%')} bounds {amount(low)} to {amount(high, unit)}"
+        )
+    if row.count:
+        facts.append(f"n = {row.count:,}")
+    text = f"<span>{escape(row.message, 500)}</span>" if row.message else ""
+    return (
+        f"<li><b>{escape(row.entity, 120)}</b> {escape(amount(value, unit, beside=bound))} "
+        f"<span>{escape(' · '.join(facts))}</span>{_whisker(row)}{text}</li>"
+    )
+
+
+def _whisker(row: CheckRow) -> str:
+    """Draw the value with its confidence bounds against the limit, from zero."""
+    known = [number for number in (row.value, row.lower, row.upper, row.bound) if number is not None]
+    if row.value is None or not row.bound or any(not math.isfinite(number) or number < 0 for number in known):
+        return ""
+    x = Scale(low=0.0, high=max(known) * 1.08, start=2, stop=318)
+    edge = x.place(row.bound)
+    inside = (2.0, edge - 2) if row.op == "<=" else (edge, 318 - edge)
+    parts = [rect((2, 10, 316, 8), "w-bad"), rect((inside[0], 10, inside[1], 8), "w-good")]
+    low = row.lower if row.lower is not None else row.value
+    high = row.upper if row.upper is not None else row.value
+    if high > low:
+        parts.append(rule(x.place(low), 14, x.place(high), 14, "w-range"))
+    place = x.place(row.value)
+    parts.append(f'<circle class="w-dot" cx="{place:.1f}" cy="14" r="4"/>')
+    parts.append(rule(edge, 5, edge, 23, "limit"))
+    anchor = "start" if edge < 60 else "end" if edge > 260 else "middle"
+    parts.append(label(edge, 34, "limit", "tick", anchor))
+    return f'<svg class="whisker" viewBox="0 0 320 38" aria-hidden="true">{"".join(parts)}</svg>'

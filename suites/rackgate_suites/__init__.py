@@ -1,0 +1,1 @@
+"""The staged acceptance suites: tests only."""

@@ -1,0 +1,34 @@
+"""Measures the load generator's own error against a reference server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from rackgate.observation import Observation
+    from rackgate.run import Run
+
+
+@pytest.fixture(scope="package")
+def observation(rack_run: Run) -> Observation:
+    """Offer the reference load once and compare every reported TTFT with the true one."""
+    from rackgate.loadgen import measure_instrument
+    from rackgate.observation import Observation, Offer
+    from rackgate.offering import lag_limit_ms, record_load
+
+    load = rack_run.acceptance.loads["reference"]
+    rack_run.on_progress(f"selfcheck: {load.planned_requests} requests to a reference server")
+    instrument = measure_instrument(
+        load,
+        samples_path=rack_run.evidence / "samples" / "selfcheck.reference.parquet",
+        handicap=rack_run.instrument_handicap,
+        seed=rack_run.seed,
+    )
+    offered = (instrument.offered,) if instrument.offered is not None else ()
+    if offered:
+        record_load(rack_run, "selfcheck", Offer(load=load.name, label="reference", looks=offered))
+    return Observation(
+        stage="selfcheck", target=rack_run.target, instrument=instrument, lag_limit_ms=lag_limit_ms(rack_run)
+    )

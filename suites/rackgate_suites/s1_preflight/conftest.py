@@ -1,0 +1,27 @@
+"""Looks at every engine, the gateway and every card once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from rackgate.observation import Observation
+    from rackgate.run import Run
+    from rackgate.site import Site
+
+
+@pytest.fixture(scope="package")
+def observation(rack_run: Run, rack_engines: Site) -> Observation:
+    """Probe engines, gateway and exporters."""
+    from rackgate.observation import Observation
+    from rackgate.preflight import probe_cards, probe_engines, probe_gateway
+
+    rack_run.on_progress(f"preflight: {len(rack_engines.target.engines)} engines, gateway, exporters")
+    probes = {
+        **probe_engines(rack_engines),
+        **probe_gateway(rack_engines),
+        **probe_cards(rack_engines.target),
+    }
+    return Observation(stage="preflight", target=rack_engines.target, probes=probes)

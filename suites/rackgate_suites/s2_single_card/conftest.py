@@ -1,0 +1,27 @@
+"""Offers one load to each engine by itself, all of them side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from rackgate.observation import Observation
+    from rackgate.run import Run
+    from rackgate.site import Site
+    from rackgate.telemetry.sampler import Sampler
+    from rackgate_fixtures.offer import OfferLoad
+
+
+@pytest.fixture(scope="package")
+def observation(
+    rack_run: Run, rack_engines: Site, rack_telemetry: Sampler, rack_offer: OfferLoad
+) -> Observation:
+    """Offer the interactive load to every engine that is not quarantined."""
+    from rackgate.observing import observe
+
+    engines = rack_engines.qualified(rack_run, "single_card")
+    endpoints = [rack_engines.endpoint(engine) for engine in engines]
+    offers = [rack_offer("interactive", endpoints, stage="single_card")] if endpoints else []
+    return observe(rack_run, rack_engines, "single_card", offers, rack_telemetry)

@@ -1,0 +1,28 @@
+"""Offers one load to each card of a pair alone, then to both together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from rackgate.observation import Observation
+    from rackgate.run import Run
+    from rackgate.site import Site
+    from rackgate.telemetry.sampler import Sampler
+    from rackgate_fixtures.offer import OfferLoad
+
+
+@pytest.fixture(scope="package")
+def observation(
+    rack_run: Run, rack_engines: Site, rack_telemetry: Sampler, rack_offer: OfferLoad
+) -> Observation:
+    """One pair after the other within a node, the nodes side by side."""
+    from rackgate.observing import observe, pair_rounds
+
+    offers = [
+        rack_offer("scaling", endpoints, stage="two_card", label=label)
+        for label, endpoints in pair_rounds(rack_run, rack_engines)
+    ]
+    return observe(rack_run, rack_engines, "two_card", offers, rack_telemetry)

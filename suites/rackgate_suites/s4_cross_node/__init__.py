@@ -1,0 +1,1 @@
+"""Stage cross_node."""

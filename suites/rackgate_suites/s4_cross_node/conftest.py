@@ -1,0 +1,25 @@
+"""Offers short calls to the gateway and sees which node answers how fast."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from rackgate.observation import Observation
+    from rackgate.run import Run
+    from rackgate.site import Site
+    from rackgate.telemetry.sampler import Sampler
+    from rackgate_fixtures.offer import OfferLoad
+
+
+@pytest.fixture(scope="package")
+def observation(
+    rack_run: Run, rack_engines: Site, rack_telemetry: Sampler, rack_offer: OfferLoad
+) -> Observation:
+    """Offer one-token calls through the gateway."""
+    from rackgate.observing import observe
+
+    offers = [rack_offer("calls", [rack_engines.front()], stage="cross_node")] if rack_engines.engines else []
+    return observe(rack_run, rack_engines, "cross_node", offers, rack_telemetry)

@@ -1,0 +1,25 @@
+"""Offers the production mix, by a schedule, for as long as the profile says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from rackgate.observation import Observation
+    from rackgate.run import Run
+    from rackgate.site import Site
+    from rackgate.telemetry.sampler import Sampler
+    from rackgate_fixtures.offer import OfferLoad
+
+
+@pytest.fixture(scope="package")
+def observation(
+    rack_run: Run, rack_engines: Site, rack_telemetry: Sampler, rack_offer: OfferLoad
+) -> Observation:
+    """Offer the mix to where users come in."""
+    from rackgate.observing import observe
+
+    offers = [rack_offer("mix", [rack_engines.front()], stage="soak")] if rack_engines.engines else []
+    return observe(rack_run, rack_engines, "soak", offers, rack_telemetry)

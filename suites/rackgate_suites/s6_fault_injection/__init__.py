@@ -1,0 +1,1 @@
+"""Stage fault_injection."""

@@ -1,0 +1,22 @@
+"""Kills an engine while load runs, and heals it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from rackgate.observation import Observation
+    from rackgate.run import Run
+    from rackgate.site import Site
+    from rackgate.telemetry.sampler import Sampler
+
+
+@pytest.fixture(scope="package")
+def observation(rack_run: Run, rack_engines: Site, rack_telemetry: Sampler) -> Observation:
+    """Offer the fault load to the gateway, kill the last engine after a third, restart it after two."""
+    from rackgate.observing import observe, offer_through_fault
+
+    offers, faults = offer_through_fault(rack_run, rack_engines, "kill")
+    return observe(rack_run, rack_engines, "fault_injection", offers, rack_telemetry, faults=faults)

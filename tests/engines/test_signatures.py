@@ -1,0 +1,65 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from rackgate.engines.launchers.outcome import log_tail
+from rackgate.engines.launchers.signatures import SIGNATURES, explain
+
+INPUTS = Path(__file__).parents[1] / "cases" / "inputs"
+
+
+@pytest.mark.parametrize("text", json.loads((INPUTS / "CON-01.json").read_text()))
+def test_a_daemon_without_a_gpu_driver_is_told_from_an_engine_fault(text):
+    assert (explain(text).name, explain(text).layer) == ("gpu_runtime_missing", "service")
+
+
+@pytest.mark.parametrize("text", json.loads((INPUTS / "CON-02.json").read_text()))
+def test_an_unknown_cdi_device_is_told_with_the_folders_to_look_at(text):
+    assert explain(text).name == "cdi_unresolvable"
+    assert "/etc/cdi" in explain(text).hint
+
+
+def test_small_shared_memory_is_no_hardware_fault():
+    assert explain((INPUTS / "CON-12.log").read_text()).name == "shared_memory"
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("OSError: [Errno 98] Address already in use", "port_in_use"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "out_of_memory"),
+        (
+            "ValueError: Model architectures ['FooForCausalLM'] are not supported for now.",
+            "unsupported_architecture",
+        ),
+        ("OSError: nope is not a local folder and is not a valid model identifier", "model_missing"),
+        ("huggingface_hub: 401 Client Error: Unauthorized for url", "bad_key"),
+        ("CUDA driver version is insufficient for CUDA runtime version", "driver_too_old"),
+        ("python: No module named vllm", "command_missing"),
+    ],
+)
+def test_known_lines_are_explained(line, name):
+    assert name == explain(f"INFO starting\n{line}\n").name
+
+
+def test_an_ordinary_log_is_not_explained():
+    assert explain("INFO loading weights 10%\nINFO capturing graphs\n") is None
+
+
+def test_signatures_are_unique_and_say_what_to_try():
+    assert len({known.name for known in SIGNATURES}) == len(SIGNATURES)
+    assert all(known.hint and known.layer in ("service", "model") for known in SIGNATURES)
+
+
+def test_a_log_with_cut_characters_is_read():
+    raw = bytes.fromhex((INPUTS / "CON-06.log.hex").read_text().replace("\n", " "))
+    text = raw.decode("utf-8", "replace")
+    assert text.count("\ufffd") == 2
+    assert log_tail(raw).count("\ufffd") == 2
+
+
+def test_the_tail_of_a_log_holds_no_secret(monkeypatch):
+    monkeypatch.setenv("HUB_PASS", "correct-horse-battery")
+    tail = log_tail(b"using correct-horse-battery\n", ["HUB_PASS"])
+    assert tail == "using [redacted]"

@@ -1,0 +1,170 @@
+"""Servers that do exactly what a test says, on real sockets."""
+
+import asyncio
+import socket
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rackgate.load import Limits, Load
+from rackgate.loadgen.http1 import HttpClient
+from rackgate.loadgen.offer import Offer
+from rackgate.loadgen.plan import Endpoint, Plan
+from rackgate.loadgen.reference import reference_server
+from rackgate.loadgen.reference_server import Script
+from rackgate.loadgen.spool import sample_of_line
+
+
+class RawServer:
+    """Accepts connections and hands each request on one of them to `handle(connection, number)`."""
+
+    def __init__(self, handle):
+        self._handle = handle
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self._lock = threading.Lock()
+        self._open = []
+        self.connections = 0
+        self.tls = None
+        self.requests = []
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._open.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        try:
+            if self.tls is not None:
+                connection = self.tls.wrap_socket(connection, server_side=True)
+                self._open.append(connection)
+            while request := self._read(connection):
+                with self._lock:
+                    self.requests.append(request)
+                    number = len(self.requests) - 1
+                if self._handle(connection, number) == "close":
+                    break
+        except OSError:
+            pass
+        connection.close()
+
+    @staticmethod
+    def _read(connection):
+        data = b""
+        while b"\r\n\r\n" not in data:
+            piece = connection.recv(65536)
+            if not piece:
+                return b""
+            data += piece
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = int(
+            next(line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")).split(
+                b":"
+            )[1]
+        )
+        while len(body) < length:
+            body += connection.recv(65536)
+        return head + b"\r\n\r\n" + body
+
+    def close(self):
+        self._listener.close()
+        for connection in self._open:
+            connection.close()
+
+
+@pytest.fixture
+def raw_server():
+    """Start servers that answer by a function; all are gone afterwards."""
+    started = []
+
+    def start(handle):
+        started.append(RawServer(handle))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.close()
+
+
+@pytest.fixture
+def reply(raw_server):
+    """Start a server that sends the same bytes to every request, then closes if it is told to."""
+
+    def start(data, *, close=False):
+        def handle(connection, _number):
+            connection.sendall(data)
+            return "close" if close else ""
+
+        return raw_server(handle)
+
+    return start
+
+
+@pytest.fixture
+def reference():
+    """The URL of a quick reference server."""
+    with reference_server(Script(ttft_ms=(5.0, 8.0), gap_ms=2.0)) as url:
+        yield url
+
+
+LIMITS = Limits(connect_s=2.0, first_token_s=5.0, stall_s=5.0, total_s=10.0)
+LOAD = Load(name="l", prompt_tokens=20, output_tokens=4, looks=(1,), limits=LIMITS)
+
+
+@pytest.fixture
+def offer():
+    """Offer a load from this process and return its samples and result."""
+
+    def run(url, *, transport=HttpClient, endpoint=None, warmup=False, requests=None, handicap="", **changes):
+        load = replace(LOAD, **changes)
+        endpoints = [
+            Endpoint(entity=f"e{i}", url=u, model="m")
+            for i, u in enumerate([url] if isinstance(url, str) else url)
+        ]
+        if endpoint:
+            endpoints = [replace(one, **endpoint) for one in endpoints]
+        plan = Plan(
+            load=load,
+            endpoints=tuple(endpoints),
+            label="t",
+            spool="",
+            seed=1,
+            requests=requests or load.planned_requests or None,
+            warmup=warmup,
+            handicap=handicap,
+        )
+        lines = []
+
+        async def go():
+            return await Offer(plan, lines.append, transport=transport).run()
+
+        result = asyncio.run(go())
+        return [sample_of_line(line) for line in lines], result
+
+    return run
+
+
+@pytest.fixture
+def ask(offer):
+    """Send one request and return its sample."""
+
+    def run(url, **changes):
+        samples, _ = offer(url, **changes)
+        (sample,) = samples
+        return sample
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def case_inputs():
+    """The folder of the field cases' inputs."""
+    return Path(__file__).parent.parent / "cases" / "inputs"

@@ -1,0 +1,282 @@
+"""The HTML report: one honest document, whatever the run was."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from synthetic import Scenario, Writer, make_run
+
+from rackgate.record import RecordLog
+from rackgate_reports.evidence import load_run
+from rackgate_reports.html import render_html
+
+FOUR_MEGABYTES = 4_000_000
+HOSTILE = "engine said \x1b[31m</script><script>alert(1)</script><img src=x onerror=alert(2)> ]]> \x00\x08\ufffe end"
+
+
+class Page(HTMLParser):
+    """What a browser would see: elements, attributes, text outside scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.texts: list[str] = []
+        self.rows: list[dict[str, str]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag == "tr" and dict(attrs).get("data-t"):
+            self.rows.append({name: value or "" for name, value in attrs})
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.open:
+            while self.open.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] not in ("script", "style"):
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def page_of(folder: Path) -> Page:
+    return Page(render_html(load_run(folder)))
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "good", Scenario(grade="accelerator"))
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "slow", Scenario(slow="node1/gpu1"))
+
+
+def test_the_document_asks_nothing_of_any_network(slow: Path) -> None:
+    text = render_html(load_run(slow))
+    page = Page(text)
+    loading = [(tag, name, value) for tag, name, value in page.attributes
+               if name in ("src", "href", "action", "srcset", "data", "poster") and not value.startswith("#")]  # fmt: skip
+    assert loading == []
+    assert re.findall(r"@import|url\((?!#)", text) == []
+    assert "link" not in page.tags
+    assert "iframe" not in page.tags
+
+
+def test_only_the_two_inline_blocks_of_ours_may_run(slow: Path) -> None:
+    page = page_of(slow)
+    policy = next(value for tag, name, value in page.attributes if tag == "meta" and "default-src" in value)
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert [name for _, name, _ in page.attributes if name.startswith("on") or name == "style"] == []
+
+
+def test_an_accepted_run_says_so(good: Path) -> None:
+    page = page_of(good)
+    assert " ACCEPTED 4 of 4 cards qualified" in page.text
+    assert "NOT ACCEPTED" not in page.text
+    assert "SIMULATED" not in page.text
+    assert "Nothing failed" in page.text
+
+
+def test_a_simulated_run_is_marked_even_if_accepted(tmp_path: Path) -> None:
+    page = page_of(make_run(tmp_path / "run"))
+    assert page.text.index("SIMULATED") < page.text.index("ACCEPTED")
+    assert "Never valid for sign-off" in page.text
+
+
+def test_a_scope_is_part_of_the_verdict(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", Scenario(headline="ACCEPTED WITHIN SCOPE tenant: 61 of 118 rows"))
+    assert "ACCEPTED WITHIN SCOPE tenant 61 of 118 rows" in page_of(run).text
+
+
+def test_a_headline_cannot_say_more_than_the_end_record(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", Scenario(accepted=False, headline="ACCEPTED: all is well"))
+    assert " NOT ACCEPTED " in page_of(run).text
+
+
+def test_an_end_that_contradicts_the_verdicts_is_not_accepted(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", Scenario(slow="node1/gpu1", accepted=True))
+    page = page_of(run)
+    assert " NOT ACCEPTED " in page.text
+    assert "The end record says accepted, but 5 checks did not pass." in page.text
+
+
+def test_changed_records_are_told_and_not_accepted(good: Path) -> None:
+    records = good / "evidence" / "records.jsonl"
+    records.write_bytes(records.read_bytes().replace(b'"value":64.2', b'"value":54.2', 1))
+    page = page_of(good)
+    assert " NOT ACCEPTED " in page.text
+    assert "changed afterwards" in page.text
+
+
+def test_a_run_without_its_end_is_interrupted(tmp_path: Path) -> None:
+    page = page_of(make_run(tmp_path / "run", Scenario(interrupted_in="soak")))
+    assert " INTERRUPTED " in page.text
+    assert "never accepted" in page.text
+    assert "29 of 37 checks have a verdict" in page.text
+    assert {row["data-t"] for row in page.rows} == {"PASS", "no_record"}
+    assert len(page.rows) == 37
+
+
+def test_a_torn_last_line_is_told(good: Path) -> None:
+    records = good / "evidence" / "records.jsonl"
+    records.write_bytes(records.read_bytes()[:-40])
+    page = page_of(good)
+    assert " INTERRUPTED " in page.text
+    assert "is not a whole record" in page.text
+
+
+def test_an_empty_run_still_has_a_report(tmp_path: Path) -> None:
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / "records.jsonl").write_bytes(b"")
+    page = page_of(tmp_path)
+    assert " INTERRUPTED " in page.text
+    assert "The run asked for no checks." in page.text
+    assert "No chart:" in page.text
+
+
+def test_a_partial_run_says_why(tmp_path: Path) -> None:
+    assert "Partial run (-k ttft): it cannot be certified." in page_of(
+        make_run(tmp_path / "run", Scenario(partial=True))
+    ).text
+
+
+def test_every_check_has_a_row_with_its_verdict(slow: Path) -> None:
+    run = load_run(slow)
+    page = page_of(slow)
+    expected = [record["skipped"] or record["verdict"] for record in run.of("verdict")]
+    assert expected == [row["data-t"] for row in page.rows]
+
+
+def test_a_failure_shows_value_limit_source_hint_and_next_step(slow: Path) -> None:
+    text = page_of(slow).text
+    for words in (
+        "node1/gpu1 264 ms",
+        "must be ≤ 120 ms",
+        "95 % bounds 246 to 285 ms",
+        "n = 420",
+        "Limit from: MLPerf inference, interactive",
+        "Compare clocks and throttle reasons",
+        "--rack-stage single_card --rack-only node1/gpu1",
+    ):
+        assert words in text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_the_quarantine_names_entity_and_check(slow: Path) -> None:
+    assert "node1/gpu1 quarantined by single_card.ttft_p50 @ node1/gpu1" in page_of(slow).text
+
+
+def test_five_numbers_show_infinity_as_such_and_requests_per_minute(slow: Path) -> None:
+    text = page_of(slow).text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "∞ ms failed requests reach into this percentile" in text
+    assert "req/min" in text
+    assert "13.9 %" in text
+
+
+@pytest.mark.parametrize("damage", ["missing", "broken"])
+def test_a_chart_says_why_it_is_empty(good: Path, damage: str) -> None:
+    for path in (good / "evidence").rglob("*.parquet"):
+        if path.is_file():
+            path.unlink() if damage == "missing" else path.write_bytes(b"PAR1 not really PAR1")
+    text = page_of(good).text
+    assert "No chart: samples/single_card-single.parquet cannot be read" in text
+    assert "No data:" in text
+    assert ("no telemetry" if damage == "missing" else "part-0000.parquet cannot be read") in text
+
+
+def test_samples_outside_the_evidence_are_not_read(good: Path) -> None:
+    records = good / "evidence" / "records.jsonl"
+    records.write_bytes(records.read_bytes().replace(b"samples/soak-steady", b"../../../etc/soak-steady"))
+    assert "lies outside the evidence" in page_of(good).text
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    (folder / "evidence").mkdir(parents=True)
+    writer = Writer(RecordLog(folder / "evidence" / "records.jsonl"))
+    writer.add("run", run_id=HOSTILE, profile=HOSTILE, grade=HOSTILE, stages=[HOSTILE], command_line=HOSTILE,
+               target={"name": HOSTILE, "model": HOSTILE, "nodes": [{"cards": [{"name": HOSTILE}]}]},
+               versions={HOSTILE: HOSTILE}, partial=True, partial_why=[HOSTILE])  # fmt: skip
+    writer.add("verdict", check=HOSTILE, slo=HOSTILE, stage=HOSTILE, entity=HOSTILE, verdict="FAIL", metric=HOSTILE,
+               statistic=HOSTILE, value=1.0, unit=HOSTILE, op=HOSTILE, bound=2.0, hint=HOSTILE, message=HOSTILE,
+               definition=HOSTILE, slo_source=HOSTILE, skipped="")  # fmt: skip
+    writer.add("gate", entity=HOSTILE, stages=[HOSTILE], by=HOSTILE, verdict=HOSTILE, text=HOSTILE)
+    writer.add("stage", stage=HOSTILE, phase="begin")
+    writer.now_s = 9
+    writer.add("fault", fault=HOSTILE, entity=HOSTILE, moment="inject", ok=True)
+    writer.now_s = 20
+    writer.add("load", stage=HOSTILE, load=HOSTILE, samples=HOSTILE.replace("\x00", ""), detail=HOSTILE)
+    text = render_html(load_run(folder))
+    page = Page(text)
+    assert "img" not in page.tags
+    assert page.tags.count("script") == 2
+    assert [name for _, name, _ in page.attributes if name.startswith("on")] == []
+    assert [mark for mark in "\x00\x08\x1b\ufffe" if mark in text] == []
+    assert "\\x1b[31m</script>" in page.text
+
+
+def test_records_that_are_not_utf8_are_shown_not_fatal(good: Path) -> None:
+    records = good / "evidence" / "records.jsonl"
+    records.write_bytes(records.read_bytes().replace(b"hall-b-rack-07", b"hall-\xff\xfe-07"))
+    assert "hall-\ufffd\ufffd-07" in page_of(good).text
+
+
+def test_a_message_of_fifty_megabytes_is_cut_and_said_so(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    (folder / "evidence").mkdir(parents=True)
+    writer = Writer(RecordLog(folder / "evidence" / "records.jsonl"))
+    writer.add("run", run_id="r", grade="simulated")
+    writer.add("verdict", check="a @ b", slo="a", stage="soak", entity="b", verdict="UNKNOWN", reason="died",
+               message="█" * 16_000_000, detail="█" * 1000)  # fmt: skip
+    text = render_html(load_run(folder))
+    assert len(text.encode()) < 100_000
+    assert "more characters" in text
+
+
+def test_thousands_of_checks_stay_below_four_megabytes(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", Scenario(slow="node1/gpu1", extra_checks=9000))
+    text = render_html(load_run(run))
+    page = Page(text)
+    assert len(text.encode()) < FOUR_MEGABYTES
+    assert [row["data-t"] for row in page.rows].count("FAIL") == 3
+    assert "The worst 5,000 of 9,037 checks are shown" in page.text
+
+
+def test_a_day_of_a_large_rack_stays_below_four_megabytes(tmp_path: Path) -> None:
+    scenario = Scenario(nodes=9, cards=8, stretch=350, telemetry_hz=0.05, requests=300, slow="node3/gpu1")
+    run = make_run(tmp_path / "run", scenario)
+    text = render_html(load_run(run))
+    assert len(text.encode()) < FOUR_MEGABYTES
+    assert "72 cards, least to greatest, and median" in Page(text).text
+    assert "node3/gpu1 temperature" in text
+
+
+def test_the_data_of_the_timeline_is_json_with_one_value_per_bin(slow: Path) -> None:
+    text = render_html(load_run(slow))
+    found = re.search(r'class="timeline-data">(.*?)</script>', text)
+    assert found is not None
+    data = json.loads(found[1])
+    assert {len(series["v"]) for series in data["series"]} == {data["bins"]}
+    assert {"TTFT P99", "node1/gpu1 power", "node1/gpu1 throttle"} <= {series["name"] for series in data["series"]}
+
+
+def test_a_verdict_is_a_word_and_never_a_colour_alone(slow: Path) -> None:
+    text = render_html(load_run(slow))
+    badges = re.findall(r'<span class="badge[^"]*">(.*?)</span>', text)
+    assert badges
+    assert [badge for badge in badges if not re.sub(r"<[^>]*>", "", badge).strip()] == []

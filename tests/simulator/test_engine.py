@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import json
+import threading
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.words import answer_to
+
+CHAT = "/v1/chat/completions"
+
+
+def frames(text):
+    return [line.removeprefix("data: ") for line in text.split("\n\n") if line]
+
+
+def metrics(http, engine):
+    text = http.get(f"{engine.url}/metrics").text
+    return {
+        (sample.name, sample.labels.get("finished_reason", sample.labels.get("le"))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_a_stream_is_role_tokens_finish_usage_and_done(http, rack, ask):
+    body = ask(stream=True, ignore_eos=True, stream_options={"include_usage": True})
+    answer = http.post(f"{rack.engines[0].url}{CHAT}", json=body)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    *chunks, done = frames(answer.text)
+    parsed = [json.loads(chunk) for chunk in chunks]
+    assert done == "[DONE]"
+    assert parsed[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    tokens = [chunk["choices"][0]["delta"]["content"] for chunk in parsed[1:7]]
+    assert len(set(tokens)) > 3
+    assert parsed[7]["choices"][0]["finish_reason"] == "length"
+    assert parsed[8]["choices"] == []
+    assert parsed[8]["usage"] == {"prompt_tokens": 3, "completion_tokens": 6, "total_tokens": 9}
+
+
+def test_a_stream_without_include_usage_has_no_usage(http, rack, ask):
+    answer = http.post(f"{rack.engines[0].url}{CHAT}", json=ask(stream=True))
+    assert "usage" not in answer.text
+
+
+def test_the_same_prompt_gets_the_same_answer_from_every_engine_streamed_or_not(http, rack, ask):
+    whole = {
+        http.post(f"{engine.url}{CHAT}", json=ask()).json()["choices"][0]["message"]["content"]
+        for engine in rack.engines
+    }
+    streamed = http.post(f"{rack.engines[0].url}{CHAT}", json=ask(stream=True)).text
+    text = "".join(
+        json.loads(frame)["choices"][0]["delta"].get("content", "") for frame in frames(streamed)[:-1]
+    )
+    assert whole == {text}
+
+
+def test_no_word_comes_twice_in_a_row():
+    answer = answer_to("any prompt", "model", 1)
+    words = [answer.next_word().strip().lower() for _ in range(2000)]
+    assert not any(first == second for first, second in zip(words, words[1:], strict=False))
+
+
+def test_without_ignore_eos_the_model_stops_by_itself(http, rack, ask):
+    choice = http.post(f"{rack.engines[0].url}{CHAT}", json=ask(max_tokens=500)).json()
+    assert choice["choices"][0]["finish_reason"] == "stop"
+    assert 24 <= choice["usage"]["completion_tokens"] < 128
+
+
+def test_text_completions_are_served_too(http, rack):
+    body = {"model": "rackgate/simulated-8b", "prompt": "one two three", "max_tokens": 4}
+    answer = http.post(f"{rack.engines[0].url}/v1/completions", json=body).json()
+    assert answer["object"] == "text_completion"
+    assert answer["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+
+
+def test_an_unknown_model_is_404_with_an_openai_error(http, rack, ask):
+    answer = http.post(f"{rack.engines[0].url}{CHAT}", json=ask(model="other"))
+    assert answer.status_code == 404
+    assert answer.json()["error"]["type"] == "NotFoundError"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"[]",
+        b'{"model": "rackgate/simulated-8b"}',
+        b'{"messages": [{"content": "a"}], "max_tokens": 0}',
+    ],
+)
+def test_a_bad_body_is_400(http, rack, content):
+    answer = http.post(f"{rack.engines[0].url}{CHAT}", content=content)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestError")
+
+
+def test_who_served_and_which_request_is_in_the_headers(http, rack, ask):
+    answer = http.post(f"{rack.engines[2].url}{CHAT}", json=ask(), headers={"X-Request-Id": "abc-1"})
+    assert (answer.headers["x-served-by"], answer.headers["x-request-id"]) == ("node2/gpu0", "abc-1")
+
+
+def test_models_and_health_answer(http, rack):
+    url = rack.engines[0].url
+    assert [card["id"] for card in http.get(f"{url}/v1/models").json()["data"]] == ["rackgate/simulated-8b"]
+    assert http.get(f"{url}/health").status_code == 200
+    assert http.get(f"{url}/nowhere").status_code == 404
+
+
+def test_the_metrics_page_counts_with_the_names_of_vllm(http, rack, ask):
+    engine = rack.engines[3]
+    before = metrics(http, engine)
+    http.post(f"{engine.url}{CHAT}", json=ask(prompt="a b c d", ignore_eos=True))
+    after = metrics(http, engine)
+    grown = {key: after[key] - before[key] for key in after if after[key] != before[key]}
+    assert grown.pop(("vllm:time_to_first_token_seconds_sum", None)) > 0
+    assert {key for key in grown if key[0] == "vllm:time_to_first_token_seconds_bucket"}
+    assert grown["vllm:prompt_tokens_total", None] == 4
+    assert grown["vllm:generation_tokens_total", None] == 6
+    assert grown["vllm:request_success_total", "length"] == 1
+    assert grown["vllm:time_to_first_token_seconds_count", None] == 1
+    names = {name for name, _ in after}
+    assert {
+        "vllm:num_requests_running",
+        "vllm:num_requests_waiting",
+        "vllm:kv_cache_usage_perc",
+        "vllm:num_preemptions_total",
+        "vllm:prefix_cache_queries_total",
+        "vllm:prefix_cache_hits_total",
+    } <= names
+
+
+def test_a_client_that_leaves_frees_its_place(http, rack, ask, wait_until):
+    engine = rack.engines[1]
+    with httpx.stream(
+        "POST", f"{engine.url}{CHAT}", json=ask(stream=True, max_tokens=2000, ignore_eos=True)
+    ) as answer:
+        next(answer.iter_raw())
+        assert metrics(http, engine)["vllm:num_requests_running", None] == 1
+    wait_until(lambda: metrics(http, engine)["vllm:num_requests_running", None] == 0)
+    assert metrics(http, engine)["vllm:kv_cache_usage_perc", None] == 0
+    assert metrics(http, engine)["vllm:request_success_total", "abort"] >= 1
+
+
+def test_requests_that_do_not_fit_the_cache_wait(http, rack, ask, wait_until):
+    engine = rack.engines[1]
+    stop = threading.Event()
+
+    def hold():
+        body = ask(stream=True, max_tokens=30000, ignore_eos=True)
+        with httpx.stream("POST", f"{engine.url}{CHAT}", json=body, timeout=30) as answer:
+            next(answer.iter_raw(), None)
+            stop.wait(30)
+
+    clients = [threading.Thread(target=hold) for _ in range(2)]
+    for client in clients:
+        client.start()
+    wait_until(lambda: metrics(http, engine)["vllm:num_requests_running", None] == 2)
+    late = threading.Thread(
+        target=http.post, args=(f"{engine.url}{CHAT}",), kwargs={"json": ask(max_tokens=9000)}
+    )
+    late.start()
+    wait_until(lambda: metrics(http, engine)["vllm:num_requests_waiting", None] == 1)
+    stop.set()
+    for client in (*clients, late):
+        client.join(30)
+    wait_until(lambda: metrics(http, engine)["vllm:num_requests_running", None] == 0)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "entity", "path", "expected"),
+    [
+        ("mute_models", "node2/gpu1", "/v1/models", 500),
+        ("wrong_model", "node2/gpu1", CHAT, 404),
+        ("hung_engine", "node2/gpu1", "/health", 200),
+    ],
+)
+def test_an_engine_can_be_wrong_in_one_way_only(http, ask, scenario, entity, path, expected):
+    with start_rack(RackSettings(scenario=scenario)) as rack:
+        engine = {each.entity: each for each in rack.engines}[entity]
+        method, body = ("POST", ask()) if path == CHAT else ("GET", None)
+        assert http.request(method, engine.url + path, json=body).status_code == expected
+
+
+def test_a_hung_engine_gives_no_byte(http, ask):
+    with start_rack(RackSettings(scenario="hung_engine")) as rack, pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{rack.engines[3].url}{CHAT}", json=ask(), timeout=0.5)
+
+
+def test_an_empty_output_is_a_whole_stream_without_tokens(http, ask):
+    with start_rack(RackSettings(scenario="empty_output")) as rack:
+        body = ask(stream=True, stream_options={"include_usage": True})
+        *chunks, done = frames(http.post(f"{rack.engines[1].url}{CHAT}", json=body).text)
+    assert done == "[DONE]"
+    assert json.loads(chunks[-1])["usage"]["completion_tokens"] == 0
+    assert [json.loads(chunk)["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1]] == ["", ""]
+
+
+def test_stream_errors_break_their_share_of_the_requests(http, ask):
+    ends = []
+    with start_rack(RackSettings(scenario="stream_errors")) as rack:
+        engine = rack.engines[1]
+        for _ in range(40):
+            text = ""
+            try:
+                with http.stream("POST", f"{engine.url}{CHAT}", json=ask(stream=True)) as answer:
+                    for piece in answer.iter_text():
+                        text += piece
+            except httpx.RemoteProtocolError:
+                ends.append("cut")
+            else:
+                ends.append("error" if '"error"' in text else "ok")
+    assert {end: ends.count(end) for end in set(ends)} == {"ok": 32, "error": 4, "cut": 4}
+
+
+def test_a_burst_stream_comes_in_one_piece(http, ask):
+    with (
+        start_rack(RackSettings(scenario="burst_stream")) as rack,
+        http.stream("POST", f"{rack.engines[1].url}{CHAT}", json=ask(stream=True)) as answer,
+    ):
+        first = next(answer.iter_raw())
+    assert b"[DONE]" in first
