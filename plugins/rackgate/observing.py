@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rackgate.engine import Engine
     from rackgate.fault import FaultTimeline
-    from rackgate.loadgen import Endpoint
+    from rackgate.loadgen import Endpoint, RunningLoad
     from rackgate.run import Run
     from rackgate.site import Site
     from rackgate.telemetry.sampler import Sampler
@@ -92,16 +92,16 @@ def offer_through_fault(run: Run, site: Site, kind: str) -> tuple[list[Offer], t
     run.on_progress(f"fault_injection: load fault for {load.duration_s:g} s, kill of {victim.entity}")
     with begin_load(run, "fault_injection", load, [site.front()], label="all") as running:
         started = time.monotonic()
-        _sleep_while(running.running, started + third_s)
+        _wait(running, started + third_s)
         with inject(run, kind, victim) as injection:
-            _sleep_while(running.running, started + 2 * third_s)
+            _wait(running, started + 2 * third_s)
         offered = running.finish()
     offer = Offer(load=load.name, label="all", looks=(offered,))
     record_load(run, "fault_injection", offer)
     return [offer], (injection.timeline,)
 
 
-def _sleep_while(alive: object, until: float) -> None:
+def _wait(running: RunningLoad, until: float) -> None:
     """Sleep until the moment, or until the load is over."""
-    while time.monotonic() < until and (alive() if callable(alive) else alive):
+    while running.running and time.monotonic() < until:
         time.sleep(min(0.05, max(0.0, until - time.monotonic())))

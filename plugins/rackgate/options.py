@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from dataclasses import dataclass
@@ -12,7 +13,21 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OPTIONS", "Option", "Options", "add_options", "is_active", "resolve_options"]
+    from _pytest.mark.expression import Expression
+
+__all__ = [
+    "OPTIONS",
+    "Option",
+    "Options",
+    "add_options",
+    "is_active",
+    "is_dry",
+    "marker_expression",
+    "resolve_options",
+]
+
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+_MANY_MARKERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +95,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The resolved options; `origins` says where each value came from."""
+    """The resolved options; `values` holds them as given, `origins` says where each came from."""
 
     target: str
     model: str
@@ -93,7 +108,16 @@ class Options:
     seed: int
     scenario: str
     stop_on_fail: bool
+    values: Mapping[str, str]
     origins: Mapping[str, str]
+
+    def shown(self) -> tuple[str, ...]:
+        """Return what differs from the defaults: `--rack-profile=ci (ini rack_profile)`."""
+        return tuple(
+            f"--rack-{name}={self.values[name]} ({origin})"
+            for name, origin in self.origins.items()
+            if origin != "default"
+        )
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -108,33 +132,73 @@ def add_options(parser: pytest.Parser) -> None:
         parser.addini(option.ini, text, default="")
 
 
+def marker_expression(config: pytest.Config) -> Expression | None:
+    """Return the parsed `-m`; None if there is none or pytest itself will refuse it."""
+    from _pytest.mark.expression import Expression
+
+    try:
+        return Expression.compile(str(config.getoption("markexpr", "") or ""))
+    except (SyntaxError, pytest.UsageError):
+        return None
+
+
 def is_active(config: pytest.Config) -> bool:
     """Return whether this pytest run is an acceptance run.
 
     True if `-m` selects `rack_acceptance`, an option is given on the command line, or an argument names
     the suites. Anything else leaves the plugin inert.
     """
-    words = re.findall(r"\w+", str(config.getoption("markexpr", "") or ""))
-    asked = any(
-        word == "rack_acceptance" and (index == 0 or words[index - 1] != "not")
-        for index, word in enumerate(words)
-    )
     given = any(config.getoption(option.cli, None) is not None for option in OPTIONS)
-    named = any("rackgate_suites" in str(argument) for argument in config.invocation_params.args)
-    return asked or given or named
+    named = config.args_source is pytest.Config.ArgsSource.ARGS and any(
+        "rackgate_suites" in argument for argument in config.args
+    )
+    return given or named or _selects_acceptance(config)
 
 
-def resolve_options(config: pytest.Config) -> Options:
-    """Return the options; raises `pytest.UsageError` for a value of the wrong type."""
+def _selects_acceptance(config: pytest.Config) -> bool:
+    """Return whether there is a test that `-m` selects because it is marked `rack_acceptance`."""
+    expression = marker_expression(config)
+    if expression is None or "rack_acceptance" not in expression.idents():
+        return False
+    others = sorted(expression.idents() - {"rack_acceptance"})[:_MANY_MARKERS]
+    for values in itertools.product((False, True), repeat=len(others)):
+        has = dict(zip(others, values, strict=True))
+        with_it, without_it = (_evaluate(expression, {**has, "rack_acceptance": is_so}) for is_so in (True, False))
+        if with_it and not without_it:
+            return True
+    return False
+
+
+def _evaluate(expression: Expression, has: Mapping[str, bool]) -> bool:
+    def matches(name: str, /, **arguments: str | int | bool | None) -> bool:
+        del arguments
+        return has.get(name, False)
+
+    return expression.evaluate(matches)
+
+
+def is_dry(config: pytest.Config) -> bool:
+    """Return whether pytest only lists what there is (`--collect-only`, `--fixtures`)."""
+    return any(
+        config.getoption(name, default=False)
+        for name in ("collectonly", "showfixtures", "show_fixtures_per_test")
+    )
+
+
+def resolve_options(config: pytest.Config) -> tuple[Options, list[str]]:
+    """Return the options and one line for each value of the wrong type."""
     values: dict[str, str] = {}
     origins: dict[str, str] = {}
     for option in OPTIONS:
         values[option.name], origins[option.name] = _resolve(option, config)
-    try:
-        seed = int(values["seed"])
-    except ValueError:
-        raise pytest.UsageError(f"--rack-seed: not a whole number: {values['seed']!r}") from None
-    return Options(
+    problems: list[str] = []
+    seed = int(values["seed"]) if re.fullmatch(r"[0-9]{1,18}", values["seed"]) else None
+    if seed is None:
+        problems.append(f"--rack-seed: not a whole number: {values['seed']!r} ({origins['seed']})")
+    stop = values["stop-on-fail"].strip().lower()
+    if stop not in (*_TRUE, *_FALSE):
+        problems.append(f"--rack-stop-on-fail: neither true nor false: {stop!r} ({origins['stop-on-fail']})")
+    options = Options(
         target=values["target"],
         model=values["model"],
         slo=values["slo"],
@@ -143,11 +207,13 @@ def resolve_options(config: pytest.Config) -> Options:
         only=_list(values["only"]),
         exclude=_list(values["exclude"]),
         out=values["out"],
-        seed=seed,
+        seed=seed or 0,
         scenario=values["scenario"],
-        stop_on_fail=values["stop-on-fail"].lower() in ("1", "true", "yes", "on"),
+        stop_on_fail=stop in _TRUE,
+        values=values,
         origins=origins,
     )
+    return options, problems
 
 
 def _resolve(option: Option, config: pytest.Config) -> tuple[str, str]:

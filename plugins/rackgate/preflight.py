@@ -11,6 +11,8 @@ from rackgate.measurement import Measurement, Reason, missing
 from rackgate.telemetry.reading import REQUIRED
 
 if TYPE_CHECKING:
+    import httpx
+
     from rackgate.engines.probe import EngineProbe
     from rackgate.site import Site
     from rackgate.target import EngineSpec, Node, Target
@@ -84,26 +86,26 @@ def probe_cards(target: Target) -> Probes:
     """Return whether each card is listed by its node's exporter and gives the required signals."""
     import httpx
 
-    from rackgate.telemetry.sampler import poll_node
-
     found: Probes = {}
     with httpx.Client(timeout=2.0, trust_env=False) as client:
         for node in target.nodes:
-            readings = _best_poll(client, node, poll_node)
+            readings = _best_poll(client, node)
             for card in node.cards:
                 mine = [one for one in readings if one.entity == card.name]
                 found.update(_card_measurements(card.name, mine))
     return found
 
 
-def _best_poll(client: object, node: Node, poll: object) -> list[Reading]:
+def _best_poll(client: httpx.Client, node: Node) -> list[Reading]:
     """Poll until the exporter answers, at most three times: one lost scrape is no lost card."""
-    readings: list[Reading] = []
-    for _ in range(_POLLS):
-        readings = poll(client, node)  # type: ignore[operator]  # bound by probe_cards
+    from rackgate.telemetry.sampler import poll_node
+
+    readings = poll_node(client, node)
+    for _ in range(_POLLS - 1):
         if any(one.value is not None for one in readings):
             break
         time.sleep(0.2)
+        readings = poll_node(client, node)
     return readings
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rackgate_reports.evidence import RunEvidence
     from rackgate_reports.story import Trouble
 
-__all__ = ["next_step"]
+__all__ = ["next_step", "resume_command"]
 
 _REASONS = {
     "absent": "Find out why the signal is not there: the card, its driver or the exporter.",
@@ -35,17 +35,27 @@ def next_step(run: RunEvidence, trouble: Trouble) -> tuple[str, str]:
     words = " ".join(_REASONS[reason] for reason in reasons if reason in _REASONS)
     if not words:
         words = "Repair the cause, then test again what was repaired."
-    target = run.run.get("target")
-    source = target.get("source") if isinstance(target, dict) else None
     entities = [row.entity for row in trouble.rows if row.entity not in ("rack", "gateway", "")]
-    parts = ["pytest", "-m", "rack_acceptance"]
-    if source:
-        parts += ["--rack-target", str(source)]
-    if run.run.get("profile"):
-        parts += ["--rack-profile", str(run.run["profile"])]
-    if run.run.get("scenario"):
-        parts += ["--rack-scenario", str(run.run["scenario"])]
+    parts = _command(run)
     parts += ["--rack-stage", trouble.stage]
     if 0 < len(entities) <= 4 and all("+" not in entity for entity in entities):
         parts += ["--rack-only", ",".join(entities)]
     return words, shlex.join(parts)
+
+
+def resume_command(run: RunEvidence) -> str:
+    """Return the command that goes on where an interrupted run ended."""
+    return shlex.join([*_command(run), "--rack-resume", run.folder.name])
+
+
+def _command(run: RunEvidence) -> list[str]:
+    target = run.run.get("target")
+    source = target.get("source") if isinstance(target, dict) else None
+    parts = ["pytest", "-m", "rack_acceptance"]
+    for option, value in (
+        ("--rack-target", source),
+        ("--rack-profile", run.run.get("profile")),
+        ("--rack-scenario", run.run.get("scenario")),
+    ):
+        parts += [option, str(value)] if value else []
+    return parts

@@ -45,10 +45,14 @@ def icon(name: str) -> str:
 
 
 def badge(verdict: str, status: str = "") -> str:
-    """Return the mark of a verdict; a check that was not judged shows why instead."""
-    shown = STATUSES.get(status) or verdict
-    tone = status if status in STATUSES else verdict.lower()
-    return f'<span class="badge t-{tone}">{icon(status or verdict)}{shown}</span>'
+    """Return the mark of a verdict; a check that was not judged shows why instead.
+
+    What is no verdict is shown as UNKNOWN, whatever it says.
+    """
+    if status in STATUSES:
+        return f'<span class="badge t-{status}">{icon(status)}{STATUSES[status]}</span>'
+    known = verdict if verdict in _SHAPES else "UNKNOWN"
+    return f'<span class="badge t-{known.lower()}">{icon(known)}{known}</span>'
 
 
 def counts_bar(counts: Mapping[str, int]) -> str:

@@ -93,6 +93,10 @@ def reach_of(values: NDArray[np.float64]) -> float:
 
 
 def remember(canvas: Canvas, name: str, unit: str, values: NDArray[np.float64]) -> None:
-    """Keep what the cursor reads, in four digits."""
-    numbers = [None if np.isnan(value) else float(f"{value:.4g}") for value in values.tolist()]
+    """Keep what the cursor reads, in three digits."""
+    numbers = [None if np.isnan(value) else _rounded(value) for value in values.tolist()]
     canvas.readout.append({"name": name, "unit": unit, "reach": int(reach_of(values) / STEP), "v": numbers})
+
+
+def _rounded(value: float) -> float:
+    return float(round(value)) if abs(value) >= 100 else float(f"{value:.3g}")

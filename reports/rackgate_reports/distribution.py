@@ -80,13 +80,26 @@ def _numbers(ordered: NDArray[np.float64], latencies: Latencies) -> str:
     )
 
 
+def _named(latencies: Latencies) -> tuple[str, ...]:
+    """The engines that are told apart: all of a few, of many the one with the greatest median."""
+    if len(latencies.engines) <= COLOURS:
+        return latencies.engines if len(latencies.engines) > 1 else ()
+    medians = {name: percentile(np.sort(latencies.of_engine(name)), 0.5) or 0.0 for name in latencies.engines}
+    return (max(medians, key=lambda name: medians[name]),)
+
+
 def _legend(latencies: Latencies, colours: Mapping[str, int]) -> str:
-    if not 1 < len(latencies.engines) <= COLOURS:
+    named = _named(latencies)
+    if not named:
         return ""
-    items = "".join(
-        f"<li>{swatch(f'line s{colours.get(name, 0)}')}{escape(name, 60)}</li>" for name in latencies.engines
-    )
-    return f'<ul class="legend"><li>{swatch("line all")}all requests</li>{items}</ul>'
+    many = len(latencies.engines) > COLOURS
+    items = [f"<li>{swatch('line all')}all requests</li>"]
+    items += [f"<li>{swatch('line faint')}each of {len(latencies.engines)} engines</li>"] if many else []
+    items += [
+        f"<li>{swatch(f'line s{colours.get(name, 0)}')}{'slowest: ' if many else ''}{escape(name, 60)}</li>"
+        for name in named
+    ]
+    return f'<ul class="legend">{"".join(items)}</ul>'
 
 
 def _plot(
@@ -110,14 +123,13 @@ def _plot(
             label(x.place(share), _HEIGHT - _BOTTOM + 18, name, "tick", "middle" if share else "start")
         )
     parts += _failures(ordered, x)
-    if 1 < len(latencies.engines) <= COLOURS:
-        for name in latencies.engines:
-            own = np.sort(latencies.of_engine(name))
-            parts.append(_curve(own, x, y, f"line thin s{colours.get(name, 0)}"))
-    elif len(latencies.engines) > COLOURS:
+    if len(latencies.engines) > COLOURS:
         parts += [
             _curve(np.sort(latencies.of_engine(name)), x, y, "line faint") for name in latencies.engines[:96]
         ]
+    for name in _named(latencies):
+        own = np.sort(latencies.of_engine(name))
+        parts.append(_curve(own, x, y, f"line thin s{colours.get(name, 0)}"))
     parts.append(_curve(ordered, x, y, "line all"))
     parts += _limits(limits, x, y)
     return parts

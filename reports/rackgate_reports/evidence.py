@@ -61,16 +61,18 @@ class RunEvidence:
 
     def samples(self, load: Mapping[str, Any], columns: Sequence[str]) -> Any:
         """Return the columns of one load's samples as a pyarrow table; raises `Unreadable`."""
-        import pyarrow as pa  # noqa: PLC0415 (heavy)
-        import pyarrow.parquet as pq  # noqa: PLC0415 (heavy)
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
         name = load.get("samples")
         if not name:
             raise Unreadable(load.get("detail") or "the load left no file of samples")
         try:
             return pq.read_table(self._inside(str(name)), columns=list(columns))
+        except FileNotFoundError as error:
+            raise Unreadable(f"{name} is missing") from error
         except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-            raise Unreadable(f"{name} cannot be read: {_first_line(error)}") from error
+            raise Unreadable(f"{name} cannot be read: {self._why(error)}") from error
 
     def telemetry_range_ns(self) -> tuple[int, int] | None:
         """First and last moment of the telemetry, from the files' footers; None without any."""
@@ -92,7 +94,7 @@ class RunEvidence:
         Raises `Unreadable` when there is none; broken parts are left out and told by
         `telemetry_problems`.
         """
-        import pyarrow as pa  # noqa: PLC0415 (heavy)
+        import pyarrow as pa
 
         parts, problems = self._readable_parts()
         if not parts:
@@ -101,15 +103,15 @@ class RunEvidence:
             try:
                 yield from part.iter_batches(batch_size=_BATCH_ROWS, columns=list(columns))
             except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-                raise Unreadable(f"telemetry cannot be read: {_first_line(error)}") from error
+                raise Unreadable(f"telemetry cannot be read: {self._why(error)}") from error
 
     def telemetry_problems(self) -> tuple[str, ...]:
         """What parts of the telemetry cannot be read, in words."""
         return self._readable_parts()[1]
 
     def _readable_parts(self) -> tuple[list[Any], tuple[str, ...]]:
-        import pyarrow as pa  # noqa: PLC0415 (heavy)
-        import pyarrow.parquet as pq  # noqa: PLC0415 (heavy)
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
         parts: list[Any] = []
         problems: list[str] = []
@@ -117,8 +119,15 @@ class RunEvidence:
             try:
                 parts.append(pq.ParquetFile(path))
             except (OSError, pa.ArrowException, ValueError) as error:
-                problems.append(f"{path.name} cannot be read: {_first_line(error)}")
+                problems.append(f"{path.name} cannot be read: {self._why(error)}")
         return parts, tuple(problems)
+
+    def _why(self, error: BaseException) -> str:
+        """The first line of an error, without the paths of the machine that renders."""
+        text = str(error) or type(error).__name__
+        return (
+            text.splitlines()[0][:300].replace(f"{self.folder.resolve()}/", "").replace(f"{self.folder}/", "")
+        )
 
     def _inside(self, name: str) -> Path:
         evidence = (self.folder / "evidence").resolve()
@@ -177,8 +186,3 @@ def _record(line: bytes) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     return record if isinstance(record, dict) and isinstance(record.get("kind"), str) else None
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error) or type(error).__name__
-    return text.splitlines()[0][:200]

@@ -45,7 +45,7 @@ def _block(title: str, facts: Iterable[tuple[str, str]]) -> str:
 
 def _digest(value: Any) -> str:
     text = clip(value or "", 128)
-    return f'<code class="digest" title="{escape(text)}">{escape(text[:16])}…</code>' if text else ""
+    return f'<code class="digest" title="{escape(text)}">{escape(text[:12])}…</code>' if text else ""
 
 
 def _run_facts(run: RunEvidence) -> list[tuple[str, str]]:
@@ -58,7 +58,7 @@ def _run_facts(run: RunEvidence) -> list[tuple[str, str]]:
         ("Run", f"<code>{escape(first.get('run_id') or '–', 80)}</code>"),  # noqa: RUF001
         ("Profile", escape(first.get("profile") or "", 40)),
         ("Scenario", escape(first.get("scenario") or "", 60)),
-        ("Began", escape(str(first.get("at") or "").replace("T", " ").removesuffix("Z")[:19] + " UTC", 40)),
+        ("Began", escape(str(first.get("at") or "").replace("T", " ")[:16] + " UTC", 40)),
         ("Duration", duration(seconds)),
         ("Seed", escape(first.get("seed"), 40)),
         ("Exit status", escape(end.get("exit_status", "none: interrupted"), 40)),

@@ -40,8 +40,9 @@ _NAMES = {
 
 def clip(text: Any, limit_characters: int = 400) -> str:
     """Return the text, printable, on one line, cut with a note of how much is missing."""
-    whole = " ".join(printable(str(text if text is not None else "")[: 4 * limit_characters]).split())
-    missing = max(len(whole) - limit_characters, len(str(text or "")) - 4 * limit_characters)
+    source = str(text if text is not None else "")
+    whole = " ".join(printable(source[: 4 * limit_characters]).split())
+    missing = (len(whole) if len(source) <= 4 * limit_characters else len(source)) - limit_characters
     return whole if missing <= 0 else f"{whole[:limit_characters].rstrip()} … ({missing:,} more characters)"
 
 

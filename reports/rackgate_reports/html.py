@@ -20,7 +20,7 @@ from rackgate_reports.sections import (
     quarantine_section,
     stages_section,
 )
-from rackgate_reports.story import headline_of, numbers_of, stages_of, troubles_of
+from rackgate_reports.story import GRADES, headline_of, numbers_of, stages_of, troubles_of
 from rackgate_reports.tables import checks_table, five_numbers_table
 from rackgate_reports.timeline import timeline_figure
 from rackgate_reports.troubles import troubles_section
@@ -64,7 +64,12 @@ def render_html(run: RunEvidence) -> str:
             _footer(run),
         )
     )
-    return _document(f"{headline.word}: {_name(run)}", body)
+    grade = (
+        ""
+        if run.run.get("grade") == "accelerator"
+        else f"{GRADES.get(str(run.run.get('grade')), ('UNKNOWN GRADE',))[0]} · "
+    )
+    return _document(f"{grade}{headline.word}: {_name(run)}", body)
 
 
 _NUMBERS = "For the rack as a whole, per stage and load. Failed requests count as infinite in P99."

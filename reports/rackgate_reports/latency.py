@@ -68,8 +68,8 @@ def read_latencies(run: RunEvidence, load: Mapping[str, Any]) -> Latencies:
 
 
 def _from_table(empty: Latencies, table: Any) -> Latencies:
-    import pyarrow as pa  # noqa: PLC0415 (heavy)
-    import pyarrow.compute as pc  # noqa: PLC0415 (heavy)
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     if not len(table):
         return replace(empty, problem="the file of samples is empty")

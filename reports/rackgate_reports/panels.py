@@ -25,7 +25,7 @@ from rackgate_reports.scales import Scale, linear, logarithmic
 from rackgate_reports.telemetry import THROTTLE_BITS, Folded, Telemetry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -33,6 +33,7 @@ __all__ = ["latency_panel", "legend", "telemetry_panel", "throttle_panel"]
 
 SCATTER = 3000
 _ROW = 12
+_SUSPECTS = 5
 _THROTTLE_ROWS = 16
 _MASK = sum(THROTTLE_BITS)
 
@@ -48,17 +49,18 @@ def latency_panel(canvas: Canvas, loads: Sequence[Latencies], stop_ns: int) -> N
     ttft = np.concatenate([part.ttft_ms for part in loads])
     span = max(1, stop_ns - canvas.start_ns)
     place = np.clip(((at_ns - canvas.start_ns) * BINS / span).astype(np.int64), 0, BINS - 1)
-    finite = ttft[np.isfinite(ttft) & (ttft > 0)]
-    if not len(finite):
+    middle, tail, failed = _by_bin(place, ttft)
+    drawn = ttft if len(ttft) <= SCATTER else np.concatenate([middle, tail])
+    drawn = drawn[np.isfinite(drawn) & (drawn > 0)]
+    if not len(drawn):
         say_missing(canvas, upper, "no request was answered")
         return
-    y, ticks = logarithmic(float(finite.min()), float(finite.max()), lower, upper + 10)
+    y, ticks = logarithmic(float(drawn.min()), float(drawn.max()), lower, upper + 10)
     draw_y_axis(canvas, y, ticks)
     centres = canvas.centres
     if len(ttft) <= SCATTER:
         for part in loads:
             _scatter(canvas, part, y)
-    middle, tail, failed = _by_bin(place, ttft)
     reach = reach_of(middle)
     if len(ttft) > SCATTER:
         canvas.parts.append(polyline(centres, y.places(tail), "line p99", reach=reach))
@@ -116,7 +118,11 @@ def telemetry_panel(
     high = max(float(np.nanmax(one.high)) for one in series.values())
     y, ticks = linear(low, high, lower, upper)
     draw_y_axis(canvas, y, ticks)
-    alone = entities if len(entities) <= COLOURS else _alone(series, canvas.suspects)
+    alone = (
+        entities
+        if len(entities) <= COLOURS
+        else [name for name in canvas.suspects if name in series][:_SUSPECTS]
+    )
     if len(entities) > COLOURS:
         _band(canvas, list(series.values()), y, words)
     for entity in alone:
@@ -124,12 +130,6 @@ def telemetry_panel(
         classes = f"line thin s{canvas.colours.get(entity, 0)}"
         canvas.parts.append(_minmax(canvas, one, y, classes))
         remember(canvas, f"{entity} {words[0].split()[0].lower()}", words[1], one.mean)
-
-
-def _alone(series: Mapping[str, Folded], suspects: Sequence[str]) -> list[str]:
-    """In a large rack: the suspects, then the one with the greatest value."""
-    greatest = max(series, key=lambda entity: float(np.nanmax(series[entity].high)))
-    return list(dict.fromkeys([*(name for name in suspects if name in series), greatest]))[:5]
 
 
 def _minmax(canvas: Canvas, one: Folded, y: Scale, classes: str) -> str:
@@ -225,7 +225,7 @@ def legend(canvas: Canvas, telemetry: Telemetry, loads: Sequence[Latencies]) -> 
     names = list(dict.fromkeys(sorted(entities)))
     if len(names) > COLOURS:
         items.append(f"<li>{swatch('band-line')}{len(names)} cards, least to greatest, and median</li>")
-        names = [name for name in canvas.suspects if name in names][:4]
+        names = [name for name in canvas.suspects if name in names][:_SUSPECTS]
     items += [
         f"<li>{swatch(f'line s{canvas.colours.get(name, 0)}')}{escape(name, 60)}</li>" for name in names
     ]

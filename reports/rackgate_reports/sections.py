@@ -47,7 +47,7 @@ def hero(run: RunEvidence, headline: Headline, rows: Sequence[CheckRow]) -> str:
         for tone_, number in counts.items()
     )
     return (
-        f'<div class="grade g-{escape(grade or "none", 20)}" role="note"><p><strong>{word}</strong> '
+        f'<div class="grade g-{grade if grade in GRADES else "none"}" role="note"><p><strong>{word}</strong> '
         f"<span>{worth}</span></p></div>"
         f'<header class="hero h-{tone}"><div class="wrap"><div><p class="eyebrow">Rack acceptance · '
         f"{escape(name or 'unnamed rack', 80)} · {escape(_day(run), 40)}</p>"

@@ -33,6 +33,8 @@ __all__ = ["MOST_ROWS", "checks_table", "definition_id", "five_numbers_table"]
 MOST_ROWS = 5000
 """How many checks the table holds; the worst are kept."""
 
+_TALL = 250
+_SCROLLED = ' class="tall" tabindex="0" role="group" aria-label="Every check, scrolls"'
 _COLUMNS = (
     ("Verdict", "verdict"),
     ("Check", "check"),
@@ -119,10 +121,12 @@ def checks_table(rows: Sequence[CheckRow]) -> str:
             f"({left}) but in evidence/records.jsonl.</p>"
         )
     heads = "".join(f'<th scope="col" data-k="{key}">{title}</th>' for title, key in _COLUMNS)
+    tall = len(shown) > _TALL
+    table = f'<table class="checks{" in-tall" if tall else ""}" id="checks-table">'
     return (
         f"{_controls(shown)}{note}"
-        f'<table class="checks" id="checks-table"><caption class="sr">Every check that was asked</caption>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(map(_row, shown))}</tbody></table>"
+        f"<div{_SCROLLED if tall else ''}>{table}<caption class=sr>Every check that was asked</caption>"
+        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(map(_row, shown))}</tbody></table></div>"
         '<p class="empty" id="none-left" hidden>No check matches these filters.</p>'
     )
 

@@ -57,8 +57,8 @@ class _Fold:
         self._count = self._bits = np.empty(0, np.int64)
 
     def add(self, batch: Any) -> None:
-        import pyarrow as pa  # noqa: PLC0415 (heavy)
-        import pyarrow.compute as pc  # noqa: PLC0415 (heavy)
+        import pyarrow as pa
+        import pyarrow.compute as pc
 
         table = pa.table(batch)
         entity, field = (table[name].cast(pa.string()) for name in ("entity", "field"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rackgate_reports.advice import next_step
+from rackgate_reports.advice import next_step, resume_command
 from rackgate_reports.badges import badge
 from rackgate_reports.charts import label, rect, rule
 from rackgate_reports.formatting import (
@@ -36,6 +36,11 @@ _MOST_ENTITIES = 12
 def troubles_section(run: RunEvidence, troubles: Sequence[Trouble], headline: Headline) -> str:
     """Return each FAIL and UNKNOWN with what was seen, its bound, the hint and the next step."""
     if not troubles:
+        if run.end is None:
+            return (
+                '<p class="calm">No check had failed when the run was interrupted. Resume it:</p>'
+                f'<pre tabindex="0"><code>{escape(resume_command(run), 600)}</code></pre>'
+            )
         text = (
             "Nothing failed, and nothing that was asked is unknown."
             if headline.accepted

@@ -4,6 +4,7 @@ import signal
 import socket
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -177,6 +178,16 @@ def test_a_killed_engine_comes_back_on_its_port(launch, process_spec, tmp_path, 
     assert gone(engine.handle.pid)
 
 
+def test_an_engine_that_a_thread_started_outlives_the_thread(launch, process_spec):
+    with ThreadPoolExecutor(1) as pool:
+        opened = launch(process_spec())
+        engine = pool.submit(opened.__enter__).result()
+    try:
+        assert who(engine)["pid"] == engine.handle.pid
+    finally:
+        opened.__exit__(None, None, None)
+
+
 def test_the_log_is_kept(launch, process_spec, tmp_path):
     with launch(
         process_spec(command=["sh", "-c", f"echo begin; exec {' '.join(_server(process_spec))}"])
@@ -198,9 +209,7 @@ def test_when_the_owner_is_killed_the_group_ends_by_itself(owner, process_spec, 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_when_the_owner_is_told_to_end_nothing_is_left(  # noqa: PLR0917
-    owner, process_spec, tmp_path, gone, until, number
-):
+def test_when_the_owner_is_told_to_end_nothing_is_left(owner, process_spec, tmp_path, gone, until, number):
     process_, facts = owner(process_spec(stop_timeout_s=0.3), tmp_path)
     process_.send_signal(number)
     until(lambda: gone(facts["pid"]) and gone(facts["keeper"]))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rackgate.load import Arrival, Limits, Load
-from rackgate.loadgen import Endpoint, SampleTable, start_load
+from rackgate.loadgen import Counters, Endpoint, SampleTable, start_load
 from rackgate.loadgen.reference import reference_server
 from rackgate.loadgen.reference_server import Script
 from rackgate.measurement import Reason
@@ -47,17 +47,16 @@ def test_a_load_comes_back_whole(start):
     offered = start().finish(60)
     assert (offered.reason, offered.detail) == (None, "")
     assert offered.engines == ("n1/gpu0", "n1/gpu1")
-    assert (
-        offered.counters.scheduled, offered.counters.started, offered.counters.dropped, offered.counters.outcomes,
-    ) == (16, 16, 0, {"ok": 16})  # fmt: skip
+    assert offered.counters == Counters(scheduled=16, started=16, dropped=0, outcomes={"ok": 16})
     assert offered.counters.reconciles
     assert offered.peak_in_flight == 4
     assert offered.start_ns <= offered.steady_start_ns < offered.steady_end_ns <= offered.end_ns
     table = offered.samples
     assert (len(table), len(table.measured)) == (18, 16)
-    assert {
-        name: int((table.engine == name).sum()) for name in offered.engines
-    } == {"n1/gpu0": 9, "n1/gpu1": 9}
+    assert {name: int((table.engine == name).sum()) for name in offered.engines} == {
+        "n1/gpu0": 9,
+        "n1/gpu1": 9,
+    }
     assert {5} == set(table.measured.output_tokens)
     assert (table.measured.ttft_ms >= 4).all()
     assert [path.name for path in offered.samples_path.parent.iterdir()] == ["0.parquet"]
@@ -96,6 +95,20 @@ def test_a_cancelled_load_says_what_it_left_unfinished(start):
     assert (offered.reason, offered.counters.outcomes) == (None, {"cancelled": 2})
 
 
+def test_a_load_that_is_cancelled_before_it_began_is_empty_and_counted(start):
+    running = start()
+    running.cancel()
+    offered = running.finish(30)
+    assert (offered.reason, offered.counters.reconciles) == (None, True)
+    assert offered.counters.outcomes.get("ok", 0) < 16
+
+
+def test_progress_counts_what_has_ended(start):
+    running = start()
+    running.finish(60)
+    assert running.progress == 18
+
+
 def test_a_load_past_the_caller_s_limit_is_ended_and_says_so(start):
     with reference_server(Script(ttft_ms=(30_000.0,))) as hung:
         offered = start(urls=[hung], warmup=False).finish(1.0)
@@ -126,7 +139,8 @@ def test_leaving_the_context_ends_the_worker(start):
 
 def test_a_worker_does_not_outlive_its_parent(tmp_path, reference):
     code = (
-        "import os, sys; from pathlib import Path; from rackgate.load import Load; from rackgate.loadgen import *\n"
+        "import os; from pathlib import Path\n"
+        "from rackgate.load import Load; from rackgate.loadgen import *\n"
         "load = Load(name='l', prompt_tokens=9, output_tokens=5, looks=(100000,))\n"
         f"e = Endpoint(entity='e', url={reference!r}, model='m')\n"
         f"r = start_load(load, [e], label='t', samples_path=Path({str(tmp_path)!r}) / 'x.parquet', seed=1)\n"

@@ -96,9 +96,9 @@ def test_derived_columns_follow_the_origin():
 def test_what_is_missing_is_null_in_the_file_and_never_nan(tmp_path):
     SampleTable.from_samples([fixed(outcome=Outcome.DROPPED)], Origin.SENT).write(tmp_path / "x")
     row = pq.read_table(tmp_path / "x").to_pylist()[0]
-    assert [
-        row[name] for name in ("ttft_ms", "sent_ns", "tpot_ms", "served_by", "output_tokens")
-    ] == [None] * 5
+    assert [row[name] for name in ("ttft_ms", "sent_ns", "tpot_ms", "served_by", "output_tokens")] == [
+        None
+    ] * 5
 
 
 def test_a_burst_has_no_time_per_token():

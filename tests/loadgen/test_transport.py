@@ -45,10 +45,10 @@ def json_answer(body, status=b"200 OK", more=b""):
         (Outcome.OK, ANSWER, False),
         (Outcome.OK, HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(WHOLE), WHOLE), False),
         (Outcome.OK, HEAD + b"\r\n" + WHOLE, True),
-        (Outcome.OK, b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + WHOLE, True),
+        (Outcome.OK, HEAD.replace(b"1.1", b"1.0") + b"\r\n" + WHOLE, True),
         (Outcome.OK, b"HTTP/1.1 100 Continue\r\n\r\n" + ANSWER, False),
         (Outcome.OK, CHUNKED + chunk(WHOLE), True),
-        (Outcome.OK, json_answer(b'{"choices":[{"message":{"content":"yes"},"finish_reason":"stop"}]}'), False),
+        (Outcome.OK, json_answer(b'{"choices":[{"message":{"content":"yes"}}]}'), False),
         (Outcome.TRUNCATED, HEAD + b"\r\n" + token(), True),
         (Outcome.TRUNCATED, CHUNKED + chunk(token()), True),
         (Outcome.TRUNCATED, HEAD + b"Content-Length: 9999\r\n\r\n" + token(), True),
@@ -65,7 +65,7 @@ def json_answer(body, status=b"200 OK", more=b""):
         (Outcome.MALFORMED, b"\x00\x01\x02\x03" * 40, True),
         (Outcome.MALFORMED, b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", False),
         (Outcome.MALFORMED, CHUNKED + b"zz\r\n", False),
-        (Outcome.MALFORMED, HEAD + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00", False),
+        (Outcome.MALFORMED, HEAD + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n\x1f\x8b", False),
         (Outcome.MALFORMED, json_answer(b"<html>"), False),
         (Outcome.STREAM_ERROR, json_answer(b'{"error":{"message":"no"}}'), False),
     ],
@@ -142,9 +142,9 @@ def test_keep_alives_move_no_limit(ask, raw_server, outcome, detail, pieces, lim
 def test_a_slow_stream_inside_its_limits_is_ok(ask, raw_server):
     pieces = [CHUNKED, *(chunk(token(word)) for word in "abcd"), chunk(STOP + DONE) + b"0\r\n\r\n"]
     server = raw_server(hold(*pieces, every_s=0.15))
-    sample = ask(server.url, limits=Limits(first_token_s=0.4, stall_s=0.4, total_s=5))
+    sample = ask(server.url, limits=Limits(first_token_s=3, stall_s=3, total_s=20))
     assert (sample.outcome, len(sample.token_ns)) == (Outcome.OK, 4)
-    assert all(100 < gap < 1000 for gap in sample.chunk_gaps_ms)
+    assert all(gap > 100 for gap in sample.chunk_gaps_ms)
 
 
 def test_a_body_that_goes_on_after_done_holds_nobody_up(ask, raw_server):
@@ -177,9 +177,10 @@ def test_a_stale_connection_is_replaced_once_and_said(offer, raw_server):
 
     server = raw_server(handle)
     samples, _ = offer(server.url, requests=2)
-    assert [
-        (sample.outcome, sample.warnings) for sample in samples
-    ] == [(Outcome.OK, ()), (Outcome.OK, ("stale connection replaced",))]
+    assert [(sample.outcome, sample.warnings) for sample in samples] == [
+        (Outcome.OK, ()),
+        (Outcome.OK, ("stale connection replaced",)),
+    ]
     assert server.requests[1] == server.requests[2]
 
 
@@ -196,7 +197,7 @@ def test_nothing_is_retried_twice(offer, raw_server):
     assert len(server.requests) == 3
 
 
-@pytest.mark.parametrize("wait_s", [0.0, 0.4])
+@pytest.mark.parametrize("wait_s", [0.0, 0.8])
 def test_a_request_that_may_have_been_read_is_not_retried(offer, raw_server, wait_s):
     def handle(connection, number):
         if not number:
@@ -263,8 +264,9 @@ def certificate(tmp_path):
         pytest.skip("there is no openssl to make a certificate with")
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
+        [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+         "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", key, "-out", cert],
         check=True, capture_output=True, timeout=30,
     )  # fmt: skip
     return cert, key

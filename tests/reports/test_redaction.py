@@ -43,16 +43,20 @@ def test_rep_01_control_characters_leave_the_xml_readable(field: str) -> None:
         assert expected("REP-01")["message_contains"] in shown
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["by value", "by pattern"])
-def test_rep_03_no_secret_is_left_and_the_rest_is_readable(known: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("how", ["by value", "by pattern"])
+def test_rep_03_no_secret_is_left_and_the_rest_is_readable(how: str) -> None:
     secrets = expected("REP-03")["secrets"]
     source = case_input("REP-03").read_text(encoding="utf-8")
     space: dict = {}
-    exec(source.replace("@pytest.fixture\n", "").replace("import pytest\n", ""), space)  # noqa: S102
+    exec(source.replace("@pytest.fixture\n", "").replace("import pytest\n", ""), space)  # noqa: S102 - the case is a program
     settings = space["Settings"]()
-    text = f"settings = {settings!r}\nheaders = {{'Authorization': 'Bearer {settings.api_key}'}}\nassert headers is None"
-    shown = Redactor(secrets if known else []).redact(text)
-    assert sum(shown.count(secret) for secret in secrets) == expected("REP-03")["secret_occurrences_in_any_artifact"]
+    headers = {"Authorization": f"Bearer {settings.api_key}"}
+    text = f"settings = {settings!r}\nheaders = {headers!r}\nassert headers is None"
+    shown = Redactor(secrets if how == "by value" else []).redact(text)
+    assert (
+        sum(shown.count(secret) for secret in secrets)
+        == expected("REP-03")["secret_occurrences_in_any_artifact"]
+    )
     assert "@10.0.0.9/redfish/v1" in shown
     assert "assert headers is None" in shown
 
@@ -76,7 +80,6 @@ def test_a_known_secret_is_found_in_every_form(text: str) -> None:
     assert REDACTED in shown
     assert shown.startswith("before ")
     assert shown.endswith(" after")
-    assert "42" not in shown.replace(REDACTED, "") or "base64"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +130,7 @@ def test_rep_07_one_line_of_fifty_megabytes_is_bounded_while_it_is_read() -> Non
     assert "bytes left out" in shown
     left_out = int(shown.split("[... ")[1].split(" ")[0].replace(",", ""))
     marker = len(f"\n[... {left_out:,} bytes left out ...]\n")
-    assert 50_000_000 // 3 * 3 == left_out + len(raw) - marker
+    assert left_out + len(raw) - marker == 50_000_000 // 3 * 3
     assert peak_bytes < 4_000_000
 
 

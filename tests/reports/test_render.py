@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - pytest reads annotations
 
 import pytest
 from synthetic import make_run
@@ -66,7 +66,8 @@ def test_both_views_are_registered_through_the_hook() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [("inf", float("inf")), ("-inf", float("-inf")), (3, 3.0), ("3", None), (True, None)]
+    ("value", "expected"),
+    [("inf", float("inf")), ("-inf", float("-inf")), (3, 3.0), ("3", None), (True, None)],
 )
 def test_numbers_of_records_are_read_strictly(value: object, expected: float | None) -> None:
     assert expected == number_of(value)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - pytest reads annotations
 
 import pytest
-from synthetic import Scenario, Writer, make_run
+from synthetic import Scenario, make_run, records_of
 
-from rackgate.record import RecordLog
 from rackgate_reports.evidence import load_run
 from rackgate_reports.summary import LIMIT_BYTES, render_summary
 
@@ -47,12 +46,21 @@ def test_an_accepted_run_has_no_list_of_failures(tmp_path: Path) -> None:
 
 
 def folder_with_failures(folder: Path, number: int, message: str) -> Path:
-    (folder / "evidence").mkdir(parents=True)
-    writer = Writer(RecordLog(folder / "evidence" / "records.jsonl"))
-    writer.add("run", run_id="r", grade="simulated", command_line=message)
-    for index in range(number):
-        writer.add("verdict", check=f"soak.x{index} @ rack", slo=f"soak.x{index}", stage="soak", entity=message,
-                   verdict="UNKNOWN", metric="m", reason="died", detail=message, hint=message)  # fmt: skip
+    with records_of(folder) as writer:
+        writer.add("run", run_id="r", grade="simulated", command_line=message)
+        for index in range(number):
+            writer.add(
+                "verdict",
+                check=f"soak.x{index} @ rack",
+                slo=f"soak.x{index}",
+                stage="soak",
+                entity=message,
+                verdict="UNKNOWN",
+                metric="m",
+                reason="died",
+                detail=message,
+                hint=message,
+            )
     return folder
 
 
@@ -65,7 +73,9 @@ def test_the_summary_is_bounded_whatever_failed(tmp_path: Path, number: int) -> 
 
 
 def test_text_of_the_run_cannot_break_the_page(tmp_path: Path) -> None:
-    text = summary_of(folder_with_failures(tmp_path / "run", 1, "a | b\n# c </code><script> @everyone \x1b \x00"))
+    text = summary_of(
+        folder_with_failures(tmp_path / "run", 1, "a | b\n# c </code><script> @everyone \x1b \x00")
+    )
     assert "<script>" not in text
     assert "\n# c" not in text
     assert [mark for mark in "\x1b\x00" if mark in text] == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 
@@ -7,7 +8,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator import RackSettings, Scenario, start_rack
 from rackgate.simulator.words import answer_to
 
 CHAT = "/v1/chat/completions"
@@ -62,7 +63,7 @@ def test_the_same_prompt_gets_the_same_answer_from_every_engine_streamed_or_not(
 def test_no_word_comes_twice_in_a_row():
     answer = answer_to("any prompt", "model", 1)
     words = [answer.next_word().strip().lower() for _ in range(2000)]
-    assert not any(first == second for first, second in zip(words, words[1:], strict=False))
+    assert not any(first == second for first, second in itertools.pairwise(words))
 
 
 def test_without_ignore_eos_the_model_stops_by_itself(http, rack, ask):
@@ -138,56 +139,60 @@ def test_a_client_that_leaves_frees_its_place(http, rack, ask, wait_until):
     with httpx.stream(
         "POST", f"{engine.url}{CHAT}", json=ask(stream=True, max_tokens=2000, ignore_eos=True)
     ) as answer:
-        next(answer.iter_raw())
+        pieces = answer.iter_raw()  # the connection lives as long as this
+        next(pieces)
         assert metrics(http, engine)["vllm:num_requests_running", None] == 1
     wait_until(lambda: metrics(http, engine)["vllm:num_requests_running", None] == 0)
     assert metrics(http, engine)["vllm:kv_cache_usage_perc", None] == 0
     assert metrics(http, engine)["vllm:request_success_total", "abort"] >= 1
 
 
-def test_requests_that_do_not_fit_the_cache_wait(http, rack, ask, wait_until):
-    engine = rack.engines[1]
+def test_requests_that_do_not_fit_the_cache_wait(http, ask, wait_until):
+    small = Scenario(name="own", summary="a small cache", cards={"*": {"kv_capacity_tokens": 5000}})
     stop = threading.Event()
 
-    def hold():
-        body = ask(stream=True, max_tokens=30000, ignore_eos=True)
-        with httpx.stream("POST", f"{engine.url}{CHAT}", json=body, timeout=30) as answer:
-            next(answer.iter_raw(), None)
+    def hold(url):
+        body = ask(stream=True, max_tokens=2400, ignore_eos=True)
+        with httpx.stream("POST", url, json=body, timeout=30) as answer:
+            pieces = answer.iter_raw()
+            next(pieces)
             stop.wait(30)
 
-    clients = [threading.Thread(target=hold) for _ in range(2)]
-    for client in clients:
-        client.start()
-    wait_until(lambda: metrics(http, engine)["vllm:num_requests_running", None] == 2)
-    late = threading.Thread(
-        target=http.post, args=(f"{engine.url}{CHAT}",), kwargs={"json": ask(max_tokens=9000)}
-    )
-    late.start()
-    wait_until(lambda: metrics(http, engine)["vllm:num_requests_waiting", None] == 1)
-    stop.set()
-    for client in (*clients, late):
-        client.join(30)
-    wait_until(lambda: metrics(http, engine)["vllm:num_requests_running", None] == 0)
+    with start_rack(RackSettings(nodes=1, cards=1), scenario=small) as rack:
+        engine = rack.engines[0]
+        clients = [threading.Thread(target=hold, args=(f"{engine.url}{CHAT}",)) for _ in range(2)]
+        for client in clients:
+            client.start()
+        wait_until(lambda: metrics(http, engine)["vllm:num_requests_running", None] == 2)
+        late = []
+        body = ask(prompt="word " * 300)
+        clients.append(
+            threading.Thread(target=lambda: late.append(httpx.post(f"{engine.url}{CHAT}", json=body)))
+        )
+        clients[-1].start()
+        wait_until(lambda: metrics(http, engine)["vllm:num_requests_waiting", None] == 1)
+        assert metrics(http, engine)["vllm:kv_cache_usage_perc", None] == pytest.approx(0.96, abs=0.01)
+        stop.set()
+        for client in clients:
+            client.join(30)
+    assert [answer.status_code for answer in late] == [200]
 
 
 @pytest.mark.parametrize(
-    ("scenario", "entity", "path", "expected"),
-    [
-        ("mute_models", "node2/gpu1", "/v1/models", 500),
-        ("wrong_model", "node2/gpu1", CHAT, 404),
-        ("hung_engine", "node2/gpu1", "/health", 200),
-    ],
+    ("scenario", "models", "chat"), [("mute_models", 500, 200), ("wrong_model", 200, 404)]
 )
-def test_an_engine_can_be_wrong_in_one_way_only(http, ask, scenario, entity, path, expected):
+def test_an_engine_can_be_wrong_in_one_way_only(http, ask, scenario, models, chat):
     with start_rack(RackSettings(scenario=scenario)) as rack:
-        engine = {each.entity: each for each in rack.engines}[entity]
-        method, body = ("POST", ask()) if path == CHAT else ("GET", None)
-        assert http.request(method, engine.url + path, json=body).status_code == expected
+        url = rack.engines[3].url
+        assert http.get(f"{url}/v1/models").status_code == models
+        assert http.post(f"{url}{CHAT}", json=ask()).status_code == chat
 
 
-def test_a_hung_engine_gives_no_byte(http, ask):
-    with start_rack(RackSettings(scenario="hung_engine")) as rack, pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{rack.engines[3].url}{CHAT}", json=ask(), timeout=0.5)
+def test_a_hung_engine_is_healthy_and_gives_no_byte(http, ask):
+    with start_rack(RackSettings(scenario="hung_engine")) as rack:
+        assert http.get(f"{rack.engines[3].url}/health").status_code == 200
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{rack.engines[3].url}{CHAT}", json=ask(), timeout=0.5)
 
 
 def test_an_empty_output_is_a_whole_stream_without_tokens(http, ask):

@@ -119,7 +119,8 @@ def test_above_its_limit_the_gateway_refuses_with_retry_after(http, ask):
     with start_rack(RackSettings(nodes=1, cards=1), scenario=limited) as rack:
         body = ask(stream=True, max_tokens=5000, ignore_eos=True)
         with http.stream("POST", f"{rack.target.gateway.url}{CHAT}", json=body) as answer:
-            next(answer.iter_raw())
+            pieces = answer.iter_raw()  # the connection lives as long as this
+            next(pieces)
             refused = httpx.post(f"{rack.target.gateway.url}{CHAT}", json=ask())
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
 

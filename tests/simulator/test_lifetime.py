@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -52,9 +53,14 @@ def test_nothing_is_left_after_the_block(processes):
 
 def test_nothing_is_left_after_an_error_in_the_block(processes):
     pids = []
-    with pytest.raises(ZeroDivisionError), start_rack(RackSettings(nodes=1, cards=2)) as rack:
-        pids += [*rack.processes.values(), *(engine.handle.pid for engine in rack.engines)]
-        raise ZeroDivisionError
+
+    def fail():
+        with start_rack(RackSettings(nodes=1, cards=2)) as rack:
+            pids.extend((*rack.processes.values(), *(engine.handle.pid for engine in rack.engines)))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert len(pids) == 4
     assert not any(processes.alive(pid) for pid in pids)
 
@@ -142,7 +148,7 @@ def test_a_process_that_does_not_come_up_is_told_with_its_log(tmp_path):
     process = RackProcess("no_such_module", "node9", state=descriptor, log_dir=tmp_path)
     try:
         with pytest.raises(RackStartFailed, match=r"node9 ended before it was ready:[\s\S]*no_such_module"):
-            process.hear(float("inf"))
+            process.hear(time.monotonic() + 30)
     finally:
         process.ask_to_leave()
         process.ensure_gone(5.0)

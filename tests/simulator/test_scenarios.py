@@ -4,16 +4,18 @@ import tomllib
 
 import pytest
 
-from rackgate.simulator import RackSettings, scenarios, simulated_target, start_rack
-from rackgate.simulator.scenarios import parse_scenarios
+from rackgate import simulator
+from rackgate.simulator import RackSettings, simulated_target, start_rack
+from rackgate.simulator.scenarios import parse_scenarios, scenarios
 from rackgate.verdict import Verdict
 
-SHIPPED = """healthy slow_card hot_card lost_card stream_errors empty_output no_failover
+_NAMES = """healthy slow_card hot_card lost_card stream_errors empty_output no_failover
 duplicate_batch_records lost_batch_records overwritten_batch_records mute_batch blank_telemetry
 silent_exporter slow_instrument dead_instrument dead_engine unresolvable_engine hung_engine wrong_model
 mute_models gateway_down jittery_card power_hungry shared_bus far_node unbalanced_gateway
 anonymous_gateway buffering_gateway burst_stream fading_engines weak_survivors no_restart
-immortal_engine""".split()
+immortal_engine"""
+SHIPPED = _NAMES.split()
 
 
 def test_the_shipped_scenarios_are_these():
@@ -86,3 +88,8 @@ def test_a_proof_names_stage_verdict_checks_entity_and_cause():
     assert (proof.stage, proof.verdict, proof.entity) == ("single_card", Verdict.FAIL, "node1/gpu1")
     assert proof.checks
     assert proof.cause
+
+
+def test_all_public_names_can_be_imported():
+    assert simulator.__all__ == sorted(simulator.__all__)
+    assert all(getattr(simulator, name) is not None for name in simulator.__all__)

@@ -28,7 +28,7 @@ FIELDS = {
 def page(http, rack, node):
     text = http.get(rack.target.nodes[node].exporter_url).text
     return {
-        (sample.name, sample.labels["gpu"]): sample
+        (sample.name.removesuffix("_total"), sample.labels["gpu"]): sample  # the parser adds it
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }

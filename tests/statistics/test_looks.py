@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 - tests read expected == actual
 from __future__ import annotations
 
 import math

@@ -27,6 +27,7 @@ def answer_to(*frames, ending=Ending.COMPLETE, detail=""):
 
 SAID = frame({"content": "yes"})
 STOP = frame(finish="stop")
+CALL = frame({"function_call": {"name": "f", "arguments": "{}"}})
 
 
 @pytest.mark.parametrize(
@@ -37,8 +38,7 @@ STOP = frame(finish="stop")
         (Outcome.OK, [SAID, frame(finish="content_filter"), DONE], Ending.COMPLETE),
         (Outcome.OK, [SAID, STOP], Ending.LOST),
         (Outcome.OK, [SAID, STOP], Ending.STALLED),
-        (Outcome.OK, [frame({"function_call": {"name": "f", "arguments": "{}"}}), frame(finish="function_call")],
-         Ending.COMPLETE),
+        (Outcome.OK, [CALL, frame(finish="function_call")], Ending.COMPLETE),
         (Outcome.TRUNCATED, [SAID], Ending.COMPLETE),
         (Outcome.TRUNCATED, [SAID], Ending.LOST),
         (Outcome.TRUNCATED, [], Ending.COMPLETE),
@@ -171,7 +171,31 @@ JSON = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["choices", "delta", "content", "text", "tool_calls", "function", "name", "id", "index", "arguments", "usage", "timings", "prompt_tokens", "completion_tokens", "predicted_n", "x_groq", "error", "message", "code", "type", "finish_reason", "reasoning", "thinking"]
+                [
+                    "choices",
+                    "delta",
+                    "content",
+                    "text",
+                    "tool_calls",
+                    "function",
+                    "name",
+                    "id",
+                    "index",
+                    "arguments",
+                    "usage",
+                    "timings",
+                    "prompt_tokens",
+                    "completion_tokens",
+                    "predicted_n",
+                    "x_groq",
+                    "error",
+                    "message",
+                    "code",
+                    "type",
+                    "finish_reason",
+                    "reasoning",
+                    "thinking",
+                ]
             ),
             inner,
             max_size=4,

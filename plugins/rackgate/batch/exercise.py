@@ -71,7 +71,7 @@ class _Course:
     command: tuple[str, ...]
     asked: bytes
     tasks: int
-    deadline: float
+    deadline: float = 0.0
     kill_proven: bool = False
     killed_after: int = 0
     exit_codes: tuple[int | None, ...] = ()
@@ -108,22 +108,8 @@ def exercise_batch(
     if tasks < 2 or not 0.0 < kill_at < 1.0:
         raise ValueError("an exercise has at least 2 tasks and a kill inside them (0 < kill_at < 1)")
     began = time.monotonic()
-    folder = Path(tempfile.mkdtemp(prefix="batch-", dir=workdir))
-    asked = make_input(tasks=tasks, model=model, seed=seed)
-    (folder / "input.jsonl").write_bytes(asked)
-    values = {
-        "input": str(folder / "input.jsonl"),
-        "output": str(folder / "output.jsonl"),
-        "url": url,
-        "model": model,
-    }
-    course = _Course(
-        folder=folder,
-        command=tuple(_fill(part, values) for part in command),
-        asked=asked,
-        tasks=tasks,
-        deadline=began + deadline_s,
-    )
+    course = _prepared(command, url=url, model=model, workdir=workdir, tasks=tasks, seed=seed)
+    course.deadline = began + deadline_s
     report, reason, detail = None, None, ""
     try:
         _check_command(command)
@@ -139,8 +125,26 @@ def exercise_batch(
         killed_after=course.killed_after,
         exit_codes=course.exit_codes,
         generations=course.generations,
-        folder=str(folder),
+        folder=str(course.folder),
     )
+
+
+def _prepared(
+    command: Sequence[str], *, url: str, model: str, workdir: Path, tasks: int, seed: int
+) -> _Course:
+    """Make a fresh folder with the input in it, and fill in the command."""
+    workdir.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="batch-", dir=workdir.resolve()))
+    asked = make_input(tasks=tasks, model=model, seed=seed)
+    (folder / "input.jsonl").write_bytes(asked)
+    values = {
+        "input": str(folder / "input.jsonl"),
+        "output": str(folder / "output.jsonl"),
+        "url": url,
+        "model": model,
+    }
+    filled = tuple(_fill(part, values) for part in command)
+    return _Course(folder=folder, command=filled, asked=asked, tasks=tasks)
 
 
 def make_input(*, tasks: int, model: str, seed: int) -> bytes:

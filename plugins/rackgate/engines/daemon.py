@@ -34,7 +34,7 @@ def daemon_address(wanted: str | None = None) -> str:
 def local_daemon(wanted: str | None = None, timeout_s: int = 60) -> docker.DockerClient:
     """Return a client of the daemon, to be closed; raises `NoDaemon`."""
     address = daemon_address(wanted)
-    import docker  # noqa: PLC0415  heavy, and not needed where there is no daemon
+    import docker
 
     try:
         return docker.from_env(timeout=timeout_s, environment={"DOCKER_HOST": address})
@@ -44,8 +44,8 @@ def local_daemon(wanted: str | None = None, timeout_s: int = 60) -> docker.Docke
 
 def choose_reaper(client: docker.DockerClient) -> None:
     """Let testcontainers use its reaper only if its image is here: nothing is downloaded at run time."""
-    from docker.errors import DockerException  # noqa: PLC0415
-    from testcontainers.core.config import testcontainers_config  # noqa: PLC0415
+    from docker.errors import DockerException
+    from testcontainers.core.config import testcontainers_config
 
     try:
         client.images.get(testcontainers_config.ryuk_image)
@@ -55,7 +55,7 @@ def choose_reaper(client: docker.DockerClient) -> None:
 
 def remove_labelled(client: docker.DockerClient, label: str) -> None:
     """Remove every container that has the label, running or not."""
-    from docker.errors import APIError  # noqa: PLC0415
+    from docker.errors import APIError
 
     for entry in client.api.containers(all=True, filters={"label": label}):
         with suppress(APIError):  # it is being removed already

@@ -231,7 +231,7 @@ def _left_containers() -> list[Leftover]:
         client = local_daemon(timeout_s=10)
     except NoDaemon:
         return []
-    from docker.errors import DockerException  # noqa: PLC0415
+    from docker.errors import DockerException
 
     try:
         containers = client.api.containers(all=True, filters={"label": f"{LABEL_PREFIX}launch"})
@@ -270,7 +270,7 @@ def _remove_container(ident: str) -> bool:
         client = local_daemon(timeout_s=30)
     except NoDaemon:
         return False
-    from docker.errors import DockerException, NotFound  # noqa: PLC0415
+    from docker.errors import DockerException, NotFound
 
     try:
         client.api.remove_container(ident, force=True, v=True)

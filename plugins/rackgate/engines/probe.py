@@ -130,7 +130,7 @@ class _Dialogue:
         self._deadline = deadline
 
     def look(self, probe: EngineProbe) -> EngineProbe:
-        import httpx  # noqa: PLC0415  heavy, and not needed while the port is closed
+        import httpx
 
         secure = self._url.startswith("https:")
         with httpx.Client(

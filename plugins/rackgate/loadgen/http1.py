@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["HttpClient"]
 
 PARSES_PER_TURN = 16
-STALE_WITHIN_NS = 50_000_000
+STALE_WITHIN_NS = 100_000_000
 """A peer that closed a kept connection says so within this time and two round trips."""
 
 

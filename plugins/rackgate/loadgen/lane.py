@@ -10,6 +10,7 @@ from rackgate.engines.protocol import protocol_named
 from rackgate.loadgen.attempt import Attempt
 from rackgate.loadgen.prompts import Prompts
 from rackgate.loadgen.transport import Server
+from rackgate.sample import Outcome, Sample
 
 if TYPE_CHECKING:
     from rackgate.loadgen.plan import Endpoint, Plan
@@ -66,6 +67,19 @@ class Lane:
             request_id=request_id,
             scheduled_ns=scheduled_ns,
             loop=asyncio.get_running_loop(),
+        )
+
+    def dropped(self, request_id: str, scheduled_ns: int) -> Sample:
+        """Return the sample of a request that was never started."""
+        return Sample(
+            request_id=request_id,
+            engine=self.endpoint.entity,
+            load=self._plan.load.name,
+            label=self._plan.label,
+            outcome=Outcome.DROPPED,
+            scheduled_ns=scheduled_ns,
+            look=self._plan.look,
+            detail=f"{self.in_flight} in flight",
         )
 
 

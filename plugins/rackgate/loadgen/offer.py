@@ -16,7 +16,6 @@ from rackgate.loadgen.http1 import HttpClient
 from rackgate.loadgen.lane import Lane
 from rackgate.loadgen.spool import spool_line
 from rackgate.loadgen.transport import Server
-from rackgate.sample import Outcome, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,6 +161,8 @@ class Offer:
             if attempt.turned_away:
                 await asyncio.sleep(PAUSE_AFTER_REFUSAL_S)
                 free_ns = perf_counter_ns()
+            if not prepared:  # it ended before there was time to make the next one
+                self._prepare(lane, prepared)
 
     def _prepare(self, lane: Lane, prepared: deque[tuple[str, bytes]]) -> None:
         if self._plan.requests is None or lane.taken < self._plan.requests:
@@ -202,6 +203,8 @@ class Offer:
                     waiting = asyncio.ensure_future(alarm.until(scheduled_ns))
                     await asyncio.wait((waiting, stopped), return_when=asyncio.FIRST_COMPLETED)
                     waiting.cancel()
+                else:
+                    await asyncio.sleep(0)  # late, but what was started must come to its turn
                 if self._stop.is_set():
                     break
                 self._arrive(lane, request_id, request, scheduled_ns, tasks)
@@ -217,20 +220,7 @@ class Offer:
             self.scheduled += 1
             self.dropped += 1
             self.last_start_ns = scheduled_ns
-            self._write(
-                spool_line(
-                    Sample(
-                        request_id=request_id,
-                        engine=lane.endpoint.entity,
-                        load=self._load.name,
-                        label=self._plan.label,
-                        outcome=Outcome.DROPPED,
-                        scheduled_ns=scheduled_ns,
-                        look=self._plan.look,
-                        detail=f"{lane.in_flight} in flight",
-                    )
-                )
-            )
+            self._write(spool_line(lane.dropped(request_id, scheduled_ns)))
             return
         self._count_start(scheduled_ns)
         attempt = lane.attempt(request_id, scheduled_ns)
@@ -248,7 +238,7 @@ class Offer:
             _, still = await asyncio.wait(pending, timeout=after_s + bound_s)
             if still:
                 self.stop()
-                await asyncio.wait(still)
+            await asyncio.gather(*pending)
 
     def _count_start(self, scheduled_ns: int) -> None:
         self.scheduled += 1

@@ -49,8 +49,9 @@ class Prompts:
         salt = min(_SALT_WORDS, max(1, prompt_tokens - _TASK_WORDS))
         filling = max(0, prompt_tokens - _TASK_WORDS - salt)
         self._salt_words = salt
-        random = Random(f"blocks|{identity}")
-        self._blocks = [" ".join(random.choices(_WORDS, k=filling)).encode() for _ in range(_BLOCKS)]
+        words = Random(f"blocks|{identity}").choices(_WORDS, k=filling)
+        turns = [filling * turn // _BLOCKS for turn in range(_BLOCKS)]
+        self._blocks = [" ".join(words[turn:] + words[:turn]).encode() for turn in turns]
         prompt = f"{_TASK} {_HOLE}" if prompt_tokens > _TASK_WORDS else _HOLE
         body = protocol.body(ChatRequest(model=model, prompt=prompt, max_tokens=output_tokens))
         self._before, _, self._after = body.partition(_HOLE.encode())

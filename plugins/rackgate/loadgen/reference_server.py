@@ -18,6 +18,8 @@ from typing import Any
 
 import httptools
 
+from rackgate.loadgen.priority import go_first
+
 __all__ = ["Script", "main"]
 
 _WORDS = (
@@ -165,6 +167,7 @@ async def _serve(script: Script) -> None:
 
 def main() -> int:
     """Serve until standard input ends."""
+    go_first()
     raw = json.loads(sys.stdin.readline())
     raw["ttft_ms"] = tuple(raw["ttft_ms"])
     try:

@@ -107,7 +107,7 @@ def start_load(
         load=load,
         endpoints=tuple(endpoints),
         label=label,
-        spool=str(samples_path.with_suffix(".jsonl")),
+        spool=str(samples_path.with_name(f"{samples_path.name}.jsonl")),
         seed=seed,
         look=look,
         requests=planned,
@@ -124,9 +124,11 @@ class RunningLoad:
         self._plan = plan
         self._samples_path = samples_path
         self._spool = Path(plan.spool)
+        self._spool.unlink(missing_ok=True)
         self._offered: OfferedLoad | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the worker lives
         self._said = b""
+        self._counted = self._counted_bytes = 0
         source = str(Path(rackgate.__file__).parent.parent)
         search = os.pathsep.join(part for part in (source, os.environ.get("PYTHONPATH", "")) if part)
         self._worker = subprocess.Popen(
@@ -148,6 +150,18 @@ class RunningLoad:
     def running(self) -> bool:
         """True while the worker is there."""
         return self._worker.poll() is None
+
+    @property
+    def progress(self) -> int:
+        """How many requests have ended so far, warm-up and dropped ones included."""
+        if not self._spool.exists():
+            return 0 if self._offered is None or self._offered.samples is None else len(self._offered.samples)
+        with self._spool.open("rb") as spool:
+            spool.seek(self._counted_bytes)
+            new = spool.read()
+        self._counted_bytes += len(new)
+        self._counted += new.count(b"\n")
+        return self._counted
 
     def __enter__(self) -> Self:
         return self

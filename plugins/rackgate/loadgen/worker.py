@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rackgate.loadgen.offer import Offer
 from rackgate.loadgen.plan import Plan
+from rackgate.loadgen.priority import go_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +25,12 @@ __all__ = ["main"]
 
 def main() -> int:
     """Run one plan; the exit status is 0 if the result was written."""
-    plan = Plan.from_json(_read_line())
+    go_first()
+    line, ended = _read_plan()
+    plan = Plan.from_json(line)
     spool = os.open(plan.spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        result = runner.run(_offer(plan, lambda line: os.write(spool, line)))
+        result = runner.run(_offer(plan, lambda row: os.write(spool, row), ended=ended))
     os.close(spool)
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()
@@ -43,7 +46,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _offer(plan: Plan, write: Callable[[bytes], object]) -> dict[str, Any]:
+async def _offer(plan: Plan, write: Callable[[bytes], object], *, ended: bool) -> dict[str, Any]:
     offer = Offer(plan, write)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_die)
@@ -55,6 +58,8 @@ async def _offer(plan: Plan, write: Callable[[bytes], object]) -> dict[str, Any]
         offer.stop()
 
     loop.add_reader(0, told)
+    if ended:
+        offer.stop()
     return await offer.run()
 
 
@@ -68,15 +73,16 @@ def _die(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # n
     os._exit(71)
 
 
-def _read_line() -> str:
-    """Return the first line of standard input, leaving nothing of the rest in a buffer."""
-    parts = b""
-    while not parts.endswith(b"\n"):
+def _read_plan() -> tuple[str, bool]:
+    """Return the first line of standard input, and whether the load was already told to end."""
+    said = b""
+    while b"\n" not in said:
         piece = os.read(0, 65536)
         if not piece:
             break
-        parts += piece
-    return parts.decode()
+        said += piece
+    line, _, rest = said.partition(b"\n")
+    return line.decode(), bool(rest)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,8 @@ def _throughput(
         longest_s = max(longest_s, seconds)
     if not longest_s:
         return missing(slo.metric, entity, slo.unit, Reason.TOO_FEW, "the steady window is empty")
-    return _value(slo, entity, rate, int(ok.sum()), f"steady window {longest_s:.1f} s")
+    detail = f"{int(ok.sum())} ok requests, steady window {longest_s:.1f} s"
+    return _value(slo, entity, rate, len(table), detail)
 
 
 def _groups(observation: Observation, entity: str) -> dict[str, frozenset[str]]:

@@ -7,6 +7,7 @@ outlives any engine.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -176,6 +177,9 @@ class _Node:
             for slot in (Slot.PID, Slot.KILL_PID):
                 if state[slot]:
                     _kill(int(state[slot]))
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.waitpid(-1, 0)
         os._exit(0)
 
     def export(self, exchange: Exchange) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
 import time
-import urllib.request
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from rackgate.engine import Engine
 from rackgate.simulator.knobs import to_table
@@ -120,7 +121,7 @@ def start_rack(
         processes: list[RackProcess] = []
         stack.callback(_end, processes, states)
         for module, name in (*(("node", node.name) for node in target.nodes), ("gateway", "gateway")):
-            processes.append(RackProcess(module, name, state=descriptor, log_dir=logs))  # noqa: PERF401
+            processes.append(RackProcess(module, name, state=descriptor, log_dir=logs))
         *nodes, gateway = processes
         for process, node in zip(nodes, target.nodes, strict=True):
             process.tell(_node_plan(settings, chosen, target, node, descriptor))
@@ -218,8 +219,10 @@ def _with_urls(
 
 
 def _call(url: str, *, method: str = "GET") -> bytes:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the loopback needs no proxy
-    request = urllib.request.Request(url, method=method)  # noqa: S310
-    with opener.open(request, timeout=_CALL_TIMEOUT_S) as answer:
-        body: bytes = answer.read()
-    return body
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=_CALL_TIMEOUT_S)
+    try:
+        connection.request(method, parts.path)
+        return connection.getresponse().read()
+    finally:
+        connection.close()

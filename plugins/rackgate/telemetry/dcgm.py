@@ -47,7 +47,8 @@ def parse_page(text: str, node: Node, t_ns: int) -> list[Reading]:
         if card is None:
             continue
         seen.add(card.name)
-        field, factor = _NAMES.get(name, ("", 1.0))
+        # The parser gives a counter the suffix that its own format asks for.
+        field, factor = _NAMES.get(name.removesuffix("_total"), ("", 1.0))
         if field:
             # Several series of one card (per process or pod) repeat one value: they are never summed.
             found.setdefault((card.name, field), value if is_blank(value) else value * factor)

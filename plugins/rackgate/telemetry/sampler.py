@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sampler", "poll_node"]
 
-_PART_READINGS = 200_000
+_KEPT_READINGS = 200_000
 
 
 def poll_node(client: httpx.Client, node: Node) -> list[Reading]:
@@ -71,7 +71,7 @@ class Sampler:
         self._recent: list[Reading] = []
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._parts = 0
+        self._parts: list[tuple[int, int, Path]] = []
         self._written = 0
         self.last_sample_ns = 0
         self._thread = threading.Thread(target=self._run, name="rackgate-telemetry", daemon=True)
@@ -98,21 +98,24 @@ class Sampler:
             fresh = self._recent[self._written :]
             if fresh:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                TelemetryTable.from_readings(fresh).write(self._folder / f"part-{self._parts:04d}.parquet")
-                self._parts += 1
-            self._recent = self._recent[-_PART_READINGS:]
+                path = self._folder / f"part-{len(self._parts):04d}.parquet"
+                TelemetryTable.from_readings(fresh).write(path)
+                self._parts.append((fresh[0].t_ns, fresh[-1].t_ns, path))
+            self._recent = self._recent[-_KEPT_READINGS:]
             self._written = len(self._recent)
 
     def window(self, start_ns: int, end_ns: int) -> TelemetryTable:
-        """Return all recent readings between two moments, with one interval of margin on each side."""
+        """Return all readings between two moments, with one interval of margin on each side."""
         margin_ns = round(self._interval_s * 1.5e9)
+        begin, end = start_ns - margin_ns, end_ns + margin_ns
         with self._lock:
-            inside = [
-                reading
-                for reading in self._recent
-                if start_ns - margin_ns <= reading.t_ns <= end_ns + margin_ns
+            recent = list(self._recent)
+            oldest = recent[0].t_ns if recent else end
+            parts = [
+                path for first, last, path in self._parts if first < oldest and last >= begin and first <= end
             ]
-        return TelemetryTable.from_readings(inside)
+        older = [one for path in parts for one in TelemetryTable.read(path).readings if one.t_ns < oldest]
+        return TelemetryTable.from_readings(one for one in (*older, *recent) if begin <= one.t_ns <= end)
 
     def _run(self) -> None:
         import httpx
@@ -125,7 +128,7 @@ class Sampler:
                     with self._lock:
                         self._recent += readings
                 self.last_sample_ns = time.perf_counter_ns()
-                if len(self._recent) - self._written > _PART_READINGS:
+                if len(self._recent) - self._written > _KEPT_READINGS:
                     self.flush()
                 ticks = max(ticks + 1, int((time.perf_counter() - started) / self._interval_s))
                 self._stopping.wait(max(0.0, started + ticks * self._interval_s - time.perf_counter()))

@@ -75,3 +75,22 @@ class TelemetryTable:
             "reason": pa.array([one.reason for one in rows], pa.string()),
         }
         pq.write_table(pa.table(columns), path, compression="zstd")
+
+    @classmethod
+    def read(cls, path: Path) -> TelemetryTable:
+        """Return the readings of a file that `write` wrote."""
+        import pyarrow.parquet as pq
+
+        return cls(
+            tuple(
+                Reading(
+                    row["t_ns"],
+                    row["node"],
+                    row["entity"],
+                    row["field"],
+                    row["value"],
+                    None if row["reason"] is None else Reason(row["reason"]),
+                )
+                for row in pq.read_table(path).to_pylist()
+            )
+        )

@@ -26,6 +26,7 @@ from rackgate.engines.launchers.outcome import (
     log_tail,
     not_ready,
     redacted,
+    secret_names,
     start_refused,
 )
 from rackgate.engines.launchers.ports import free_port, url_of
@@ -194,7 +195,7 @@ def _client(spec: EngineSpec, plan: _Plan) -> docker.DockerClient:
 
 def _image_digest(spec: EngineSpec, client: docker.DockerClient) -> str:
     """Return what pins the image: its registry digest, or its own id if it never was in a registry."""
-    from docker.errors import APIError, ImageNotFound  # noqa: PLC0415
+    from docker.errors import APIError, ImageNotFound
 
     name = text(spec.settings, "image") or ""
     try:
@@ -222,7 +223,7 @@ def _image_digest(spec: EngineSpec, client: docker.DockerClient) -> str:
 
 def _run(plan: _Plan) -> tuple[EngineContainer, int]:
     """Start the container; return it and the port of 127.0.0.1 that is mapped to the engine."""
-    from docker.errors import APIError  # noqa: PLC0415
+    from docker.errors import APIError
 
     for attempt in range(_PORT_ATTEMPTS):
         port = free_port(_ADDRESS)
@@ -238,8 +239,8 @@ def _run(plan: _Plan) -> tuple[EngineContainer, int]:
 
 
 def _run_on(plan: _Plan, port: int) -> EngineContainer:
-    from docker.types import DeviceRequest  # noqa: PLC0415
-    from testcontainers.core.container import DockerContainer  # noqa: PLC0415
+    from docker.types import DeviceRequest
+    from testcontainers.core.container import DockerContainer
 
     spec = plan.spec
     inside = int(str(spec.settings.get("port", 8000)))
@@ -282,7 +283,7 @@ def _wait(
     )
     if probe is not None and probe.ok:
         return
-    tail = log_tail(running.logs(), texts(spec.settings, "env_from"))
+    tail = log_tail(running.logs(), secret_names(spec))
     if probe is not None:
         raise not_ready(spec, probe, deadline_s, tail)
     raise ended(spec, "container", f"exit code {running.exit_code}", time.monotonic() - start, tail)
@@ -292,7 +293,5 @@ def _end(spec: EngineSpec, running: EngineContainer, log_path: Path) -> None:
     """Stop the engine in an orderly way, keep its log, and remove the container."""
     running.stop(number(spec.settings, "stop_timeout_s", STOP_TIMEOUT_S))
     with suppress(OSError):
-        log_path.write_text(
-            redacted(running.logs().decode("utf-8", "replace"), texts(spec.settings, "env_from")), "utf-8"
-        )
+        log_path.write_text(redacted(running.logs().decode("utf-8", "replace"), secret_names(spec)), "utf-8")
     running.remove()

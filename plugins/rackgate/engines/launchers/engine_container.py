@@ -37,7 +37,7 @@ class EngineContainer:
     @property
     def status(self) -> str:
         """The daemon's word for its state, read anew; `gone` if it was removed."""
-        from docker.errors import NotFound  # noqa: PLC0415
+        from docker.errors import NotFound
 
         try:
             self._inner.reload()
@@ -52,7 +52,7 @@ class EngineContainer:
 
     def kill(self) -> None:
         """Send SIGKILL to the main process and return at once."""
-        from docker.errors import APIError  # noqa: PLC0415
+        from docker.errors import APIError
 
         with suppress(APIError):  # it is not running: then there is nothing to kill
             self._inner.kill("SIGKILL")
@@ -63,7 +63,7 @@ class EngineContainer:
 
     def stop(self, grace_s: float) -> None:
         """SIGTERM to the main process, SIGKILL when the grace is over."""
-        from docker.errors import APIError  # noqa: PLC0415
+        from docker.errors import APIError
 
         with suppress(APIError):
             self._inner.stop(timeout=max(1, round(grace_s)))
@@ -74,7 +74,7 @@ class EngineContainer:
 
     def logs(self) -> bytes:
         """Return the end of what it wrote, at most about 4 MiB."""
-        from docker.errors import APIError  # noqa: PLC0415
+        from docker.errors import APIError
 
         with suppress(APIError):
             return bytes(self._inner.logs(tail=20_000))[-_LOG_BYTES:]
@@ -82,7 +82,7 @@ class EngineContainer:
 
     def remove(self) -> None:
         """Remove the container and what it wrote."""
-        from docker.errors import APIError  # noqa: PLC0415
+        from docker.errors import APIError
 
         with suppress(APIError):  # somebody removed it before us
             self._box.stop()

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from rackgate.engine import LaunchFailed
+from rackgate.engines.launchers.settings import texts
 from rackgate.engines.launchers.signatures import explain
 from rackgate.redaction import Redactor, printable, secret_values
 
@@ -16,7 +17,16 @@ if TYPE_CHECKING:
     from rackgate.engines.readiness import EngineProbe
     from rackgate.target import EngineSpec
 
-__all__ = ["ended", "key_headers", "log_tail", "not_ready", "redacted", "start_refused", "tail_of_file"]
+__all__ = [
+    "ended",
+    "key_headers",
+    "log_tail",
+    "not_ready",
+    "redacted",
+    "secret_names",
+    "start_refused",
+    "tail_of_file",
+]
 
 _TAIL_BYTES = 65_536
 _TAIL_LINES = 40
@@ -34,6 +44,12 @@ def key_headers(spec: EngineSpec) -> dict[str, str]:
             hint=f"export {spec.api_key_env} with the engine's key",
         )
     return {"authorization": f"Bearer {key}"}
+
+
+def secret_names(spec: EngineSpec) -> tuple[str, ...]:
+    """Return the variables whose values no text of this engine may show, whatever they are called."""
+    own = (spec.api_key_env,) if spec.api_key_env else ()
+    return (*own, *texts(spec.settings, "env_from"))
 
 
 def redacted(text: str, names: Iterable[str] = ()) -> str:

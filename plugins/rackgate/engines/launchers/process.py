@@ -19,6 +19,7 @@ from rackgate.engines.launchers.outcome import (
     key_headers,
     log_tail,
     not_ready,
+    secret_names,
     start_refused,
     tail_of_file,
 )
@@ -154,7 +155,7 @@ def _wait(plan: ProcessPlan, running: EngineProcess, url: str, headers: dict[str
     )
     if probe is not None and probe.ok:
         return
-    tail = log_tail(tail_of_file(plan.log_path), texts(spec.settings, "env_from"))
+    tail = log_tail(tail_of_file(plan.log_path), secret_names(spec))
     if probe is not None:
         raise not_ready(spec, probe, deadline_s, tail)
     status = running.exit_status or 0

@@ -1,0 +1,55 @@
+# Two words for a newcomer: `make accept` and `make test`. `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup system accept accept-real accept-docker test lint format types benchmark clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "rackgate needs Python >= 3.11: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+setup: $(STAMP)  ## make .venv with everything that Python needs
+
+system:  ## install and start what the container tests need (root), or say what is missing
+	@sh tests/images/system.sh
+
+accept: $(STAMP)  ## staged acceptance of the simulated rack (ARGS="--rack-scenario slow_card")
+	$(BIN)/python -m pytest -m rack_acceptance $(ARGS)
+
+accept-real: $(STAMP)  ## install vLLM for the CPU and accept it with a tiny model
+	PYTHON=$(BIN)/python sh examples/accept_real.sh $(ARGS)
+
+accept-docker: $(STAMP) system  ## staged acceptance of two containerised engines
+	PYTHON=$(BIN)/python sh tests/images/build.sh
+	$(BIN)/python -m pytest -m rack_acceptance --rack-target examples/docker-two-engines.toml $(ARGS)
+
+test: $(STAMP) system  ## the project's own tests
+	PYTHON=$(BIN)/python sh tests/images/build.sh
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP)  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(STAMP)  ## let ruff repair what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(STAMP)  ## mypy --strict over all packages
+	$(BIN)/mypy --strict
+
+benchmark: $(STAMP)  ## what the plugin costs and how good the load generator is
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+clean:  ## remove what was built (the run folders stay)
+	rm -rf $(VENV) .venv-vllm .cache dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Install and start what the container tests need; as anyone but root, say what is missing.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+
+missing=""
+command -v dockerd >/dev/null || [ -S /var/run/docker.sock ] || missing="$missing docker.io"
+command -v iptables >/dev/null || [ -S /var/run/docker.sock ] || missing="$missing iptables"
+command -v debootstrap >/dev/null || missing="$missing debootstrap"
+
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" != 0 ]; then
+        echo "system.sh: the container tests need:$missing. As root: apt-get install$missing" >&2
+        exit 1
+    fi
+    echo "installing$missing"
+    apt-get update -qq
+    # shellcheck disable=SC2086  # one word each
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+fi
+exec sh "$here/start_docker.sh"
