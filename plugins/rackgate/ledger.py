@@ -11,6 +11,8 @@ from rackgate.slo import STAGES, Check, Scope, Severity
 from rackgate.verdict import Verdict, worst
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rackgate.target import Target
 
 __all__ = ["Gate", "Ledger"]
@@ -34,9 +36,13 @@ class Gate:
 
 @dataclass(slots=True)
 class Ledger:
-    """The verdicts of a run so far. `stop_on_fail` gates everything after a stage with an unmet blocker."""
+    """The verdicts of a run so far. `stop_on_fail` gates everything after a stage with an unmet blocker.
+
+    `left_out` names the cards (engines where there are none) that the run was not asked about, and why.
+    """
 
     target: Target
+    left_out: Mapping[str, str] = field(default_factory=dict)
     stop_on_fail: bool = False
     planned: dict[str, Check] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
@@ -48,9 +54,12 @@ class Ledger:
         self.planned[check.id] = check
 
     def enter(self, check: Check, verdict: Verdict, skipped: str = "") -> Gate | None:
-        """Note a verdict (`skipped` is gated, declared or not_assessed); return the gate that it closes."""
+        """Note a verdict (`skipped` is gated, declared or not_assessed); return the gate that it closes.
+
+        A check that is judged twice keeps the worse verdict: trying again does not make it right.
+        """
         self.planned.setdefault(check.id, check)
-        self.verdicts[check.id] = verdict
+        self.verdicts[check.id] = worst((verdict, self.verdicts.get(check.id, verdict)))
         if skipped:
             self.skipped[check.id] = skipped
             return None
@@ -115,15 +124,43 @@ class Ledger:
         names = (*(str(verdict) for verdict in Verdict), "gated", "declared", "not_assessed")
         return {name: counted.get(name, 0) for name in names}
 
+    @property
+    def units(self) -> tuple[str, ...]:
+        """What the run is about: the cards that were asked, or the engines of a target without cards."""
+        cards = tuple(card.name for card in self.target.cards)
+        return cards or tuple(engine.entity for engine in self.target.engines)
+
     def unqualified(self) -> frozenset[str]:
-        """Return the cards (or engines without cards) that some check of their own did not accept."""
+        """Return the units that a check of their own, of their engine or of their node did not accept."""
         bad: set[str] = set()
         for check_id, verdict in self.verdicts.items():
             check = self.planned[check_id]
-            own = check.slo.scope in (Scope.CARD, Scope.ENGINE)
-            if own and not verdict.accepted and self.skipped.get(check_id) in (None, "gated"):
-                bad |= {check.entity}
+            own = check.slo.scope in (Scope.CARD, Scope.ENGINE, Scope.NODE) and not verdict.accepted
+            if (
+                own
+                and self.skipped.get(check_id, "gated") == "gated"
+                and check.slo.severity is not Severity.WARN
+            ):
+                bad |= self._units_behind(check.entity)
         return frozenset(bad)
+
+    def tested(self) -> frozenset[str]:
+        """Return the units that some check was really run on, by itself or as a part; selfcheck is none."""
+        entities = {
+            check.entity
+            for check_id, check in self.planned.items()
+            if check_id in self.verdicts and check_id not in self.skipped and check.slo.stage != "selfcheck"
+        }
+        return frozenset(unit for entity in entities for unit in self._units_behind(entity))
+
+    def _units_behind(self, entity: str) -> frozenset[str]:
+        members = members_of(entity, self.target)
+        behind = {entity, *members}
+        for engine in self.target.engines:
+            if engine.entity in members and entity not in engine.cards:
+                behind |= set(engine.cards)
+        behind |= {card.name for card in self.target.cards if card.node == entity}
+        return frozenset(behind & set(self.units))
 
     def _gate(self, check: Check, verdict: Verdict) -> Gate | None:
         slo = check.slo

@@ -65,26 +65,42 @@ def _interval(measurement: Measurement) -> str:
     return f" (bounds {lower} .. {upper} {measurement.unit}, each one-sided at {bounds.confidence:.1%})"
 
 
-def scope_text(ledger: Ledger, excluded: tuple[str, ...]) -> str:
-    """Return what was tested of what is declared: `tested 3 of 4 cards on 2 nodes: node1/gpu1 excluded`."""
-    target = ledger.target
-    cards = [card.name for card in target.cards]
-    what, units = ("cards", cards) if cards else ("engines", [engine.entity for engine in target.engines])
-    left_out = [unit for unit in units if unit in excluded or unit.split("/")[0] in excluded]
-    nodes = f" on {len(target.nodes)} nodes" if target.nodes else ""
-    text = f"tested {len(units) - len(left_out)} of {len(units)} {what}{nodes}"
-    return f"{text}: {', '.join(left_out)} excluded" if left_out else text
+def scope_text(ledger: Ledger) -> str:
+    """Return what was tested of what is declared: `tested 3 of 4 cards on 2 nodes; excluded: node1/gpu1`."""
+    tested = ledger.tested()
+    reasons = {unit: "not reached" for unit in ledger.units if unit not in tested}
+    reasons.update(ledger.left_out)
+    declared = len(ledger.units) + len(ledger.left_out)
+    nodes = {unit.split("/")[0] for unit in (*ledger.units, *ledger.left_out) if "/" in unit}
+    where = f" on {len(nodes)} node{'s' * (len(nodes) != 1)}" if nodes else ""
+    text = f"tested {len(tested)} of {declared} {_units(ledger, declared)}{where}"
+    for reason in dict.fromkeys(reasons.values()):
+        text += f"; {reason}: {_listed([unit for unit, why in reasons.items() if why == reason])}"
+    return text
 
 
-def headline(ledger: Ledger, *, complete: bool, partial: bool, failures: int) -> str:
-    """Return the verdict of a run in one line."""
+def _units(ledger: Ledger, count: int) -> str:
+    return f"{'card' if ledger.target.cards else 'engine'}{'s' * (count != 1)}"
+
+
+def _listed(units: list[str], most: int = 8) -> str:
+    more = f" and {len(units) - most} more" if len(units) > most else ""
+    return ", ".join(units[:most]) + more
+
+
+def headline(ledger: Ledger, *, complete: bool, partial: bool, other_failures: int, not_checked: int) -> str:
+    """Return the verdict of a run in one line.
+
+    `other_failures` counts tests that failed and are no checks, `not_checked` tests that were marked
+    as acceptance and were skipped or expected to fail.
+    """
     counts = ledger.counts()
     if not complete:
         return "INTERRUPTED: not accepted, the run did not reach its end"
-    if not ledger.judged:
+    if not ledger.judged and not other_failures:
         return "NOT ACCEPTED: nothing was checked"
-    if not ledger.verdict.accepted or failures:
-        return f"NOT ACCEPTED: {_why_not(ledger, counts, failures)}"
+    if not ledger.verdict.accepted or other_failures or not_checked:
+        return f"NOT ACCEPTED: {_why_not(ledger, counts, other_failures, not_checked)}"
     total = sum(counts.values())
     begin = "ACCEPTED"
     if counts["not_assessed"]:
@@ -94,14 +110,17 @@ def headline(ledger: Ledger, *, complete: bool, partial: bool, failures: int) ->
     return f"{begin}: {ledger.judged} checks met{', some with a warning' if counts['WARN'] else ''}"
 
 
-def _why_not(ledger: Ledger, counts: dict[str, int], failures: int) -> str:
-    units = [card.name for card in ledger.target.cards] or [engine.entity for engine in ledger.target.engines]
-    what = "cards" if ledger.target.cards else "engines"
-    bad = sum(1 for unit in units if unit in ledger.unqualified())
-    parts = [f"{counts['FAIL']} FAIL", f"{counts['UNKNOWN']} UNKNOWN"]
-    if counts["gated"]:
-        parts.append(f"{counts['gated']} gated")
-    site = failures - counts["FAIL"] - counts["UNKNOWN"]
-    if site > 0:
-        parts.append(f"{site} other tests failed")
-    return f"{len(units) - bad} of {len(units)} {what} qualified; {', '.join(parts)}"
+def _why_not(ledger: Ledger, counts: dict[str, int], other_failures: int, not_checked: int) -> str:
+    units, bad = ledger.units, ledger.unqualified()
+    parts = []
+    if ledger.judged:
+        good = len(units) - len(bad)
+        parts.append(f"{good} of {len(units)} {_units(ledger, len(units))} qualified")
+        parts.append(f"{counts['FAIL']} FAIL, {counts['UNKNOWN']} UNKNOWN")
+        if counts["gated"]:
+            parts[-1] += f", {counts['gated']} gated"
+    if other_failures:
+        parts.append(f"{other_failures} other test{'s' * (other_failures != 1)} failed")
+    if not_checked:
+        parts.append(f"{not_checked} test{'s' * (not_checked != 1)} skipped or xfailed, so not checked")
+    return "; ".join(parts)

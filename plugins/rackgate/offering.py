@@ -114,6 +114,7 @@ def record_load(run: Run, stage: str, offer: Offer) -> None:
             reconciles=look.counters.reconciles,
             peak_in_flight=look.peak_in_flight,
             cpu_s=look.cpu_s,
+            loop_lag_p99_ms=look.loop_lag_p99_ms,
             origin=str(look.load.origin),
             samples=str(path.relative_to(run.evidence)) if path is not None and path.exists() else None,
             reason=look.reason,

@@ -163,7 +163,9 @@ def _selects_acceptance(config: pytest.Config) -> bool:
     others = sorted(expression.idents() - {"rack_acceptance"})[:_MANY_MARKERS]
     for values in itertools.product((False, True), repeat=len(others)):
         has = dict(zip(others, values, strict=True))
-        with_it, without_it = (_evaluate(expression, {**has, "rack_acceptance": is_so}) for is_so in (True, False))
+        with_it, without_it = (
+            _evaluate(expression, {**has, "rack_acceptance": is_so}) for is_so in (True, False)
+        )
         if with_it and not without_it:
             return True
     return False

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
     from rackgate.target import EngineSpec, Target
 
-__all__ = ["entities_of", "members_of", "pairs_of", "plan_checks"]
+__all__ = ["CONDITIONS", "entities_of", "members_of", "pairs_of", "plan_checks"]
+
+CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel")
+"""What a row's `applies_to` may ask."""
 
 _VANTAGES = ("endpoint", "tenant", "operator")
 
@@ -66,7 +69,7 @@ def plan_checks(target: Target, slos: Iterable[Slo], stages: Sequence[str] = STA
     rows = [row for row in slos if row.stage in stages]
     checks: list[Check] = []
     for row in sorted(rows, key=lambda row: STAGES.index(row.stage)):
-        absent = _stage_absent(row.stage, target) or _scope_absent(row.scope, target)
+        absent = _stage_absent(row.stage, target) or _row_absent(row, target)
         if absent:
             checks.append(Check(slo=row, entity="rack", declared_absent=absent))
             continue
@@ -94,10 +97,12 @@ def _stage_absent(stage: str, target: Target) -> str:
     return ""
 
 
-def _scope_absent(scope: Scope, target: Target) -> str:
-    if entities_of(scope, target):
-        return ""
-    return f"target {target.name} declares no {scope}s"
+def _row_absent(row: Slo, target: Target) -> str:
+    if row.metric.startswith("gateway_") and target.gateway is None:
+        return f"target {target.name} declares no gateway"
+    if not entities_of(row.scope, target):
+        return f"target {target.name} declares no {row.scope}s"
+    return ""
 
 
 def _unseen(row: Slo, target: Target) -> str:

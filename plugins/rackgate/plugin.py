@@ -18,6 +18,7 @@ __all__ = ["SESSION"]
 SESSION: pytest.StashKey[Session] = pytest.StashKey()
 """What an active run keeps on `config.stash`."""
 
+_NEAR = 0.75
 MARKERS = (
     "rack_acceptance: a check of the acceptance suites; select it with -m rack_acceptance",
     "rack_stage(name): the stage that a test of your own belongs to",
@@ -44,32 +45,28 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") or config.getoption("help", default=False):
         return
     if not rack_options.is_active(config):
-        _refuse_near_miss(config)
         return
     _refuse_other_plugins(config)
-    _refuse_unknown_markers(config)
     from rackgate.shipped import Shipped
-
-    config.pluginmanager.register(Shipped(), "rackgate-shipped")
     from rackgate.startup import prepare
 
+    config.pluginmanager.register(Shipped(), "rackgate-shipped")
     config.stash[SESSION] = prepare(config)
 
 
-def _refuse_near_miss(config: pytest.Config) -> None:
-    words = re.findall(r"\w+", str(config.getoption("markexpr", default="") or ""))
-    for word in difflib.get_close_matches("rack_acceptance", words, n=1, cutoff=0.85):
-        if word != "rack_acceptance":
-            raise pytest.UsageError(f"-m: unknown marker '{word}'; did you mean 'rack_acceptance'?")
-
-
-def _refuse_unknown_markers(config: pytest.Config) -> None:
-    known = {re.split(r"[:(]", line)[0].strip() for line in config.getini("markers")}
-    expression = str(config.getoption("markexpr", default="") or "")
-    for word in re.findall(r"[A-Za-z_]\w*", expression):
-        if word not in known | {"and", "or", "not", "True", "False"}:
-            close = difflib.get_close_matches(word, known, n=1)
-            hint = f"; did you mean '{close[0]}'?" if close else ""
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse a marker expression that selects nothing because of a typo; every marker is known by now."""
+    expression = rack_options.marker_expression(session.config)
+    words = expression.idents() if expression is not None else frozenset()
+    if not words:
+        return
+    known = {re.split(r"[:(]", line)[0].strip() for line in session.config.getini("markers")}
+    for word in sorted(words - known):
+        close = difflib.get_close_matches(word, known, n=1, cutoff=_NEAR)
+        # An unrelated project may use markers that it never registered: only our own is our business.
+        if SESSION in session.config.stash or close == ["rack_acceptance"]:
+            hint = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(sorted(known))}"
             raise pytest.UsageError(f"-m: unknown marker '{word}'{hint}")
 
 
@@ -82,7 +79,7 @@ def _refuse_other_plugins(config: pytest.Config) -> None:
             "rackgate measures one rack from one process: with pytest-xdist every worker would start its own"
             " engines on the same cards. Run without -n / --dist."
         )
-    if given("reruns") or given("only_rerun"):
+    if given("reruns") or given("only_rerun") or _ini(config, "reruns"):
         raise pytest.UsageError(
             "rackgate keeps every verdict: --reruns would turn a FAIL into a green JUnit. Run without it."
         )

@@ -28,7 +28,7 @@ class Registry:
     launchers: dict[str, Launcher] = field(default_factory=dict)
     check_settings: dict[str, Callable[[Mapping[str, object]], list[str]]] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)
-    faults: dict[str, Callable[[Engine], Fault]] = field(default_factory=dict)
+    faults: dict[str, Callable[[Engine, float], Fault]] = field(default_factory=dict)
     reports: dict[str, Callable[[Any], str]] = field(default_factory=dict)
     _owners: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ class Registry:
             name=name, unit=unit, function=function, owner=self._owners["metric", name]
         )
 
-    def add_fault(self, name: str, factory: Callable[[Engine], Fault]) -> None:
+    def add_fault(self, name: str, factory: Callable[[Engine, float], Fault]) -> None:
         """Register a kind of fault."""
         self._claim("fault", name, factory)
         self.faults[name] = factory
@@ -58,9 +58,10 @@ class Registry:
         self.reports[name] = render
 
     def _claim(self, kind: str, name: str, owner: object) -> None:
-        module = getattr(owner, "__module__", type(owner).__module__)
+        named = owner if hasattr(owner, "__qualname__") else type(owner)
+        full_name = f"{named.__module__}.{named.__qualname__}"
         if (kind, name) in self._owners:
             raise RegisteredTwice(
-                f"{kind} '{name}' is registered by {self._owners[kind, name]} and by {module}"
+                f"{kind} '{name}' is registered by {self._owners[kind, name]} and by {full_name}"
             )
-        self._owners[kind, name] = module
+        self._owners[kind, name] = full_name

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rackgate.slo import Check
     from rackgate.target import Target
 
-__all__ = ["FIVE_NUMBERS", "FolderInUse", "Run", "target_facts"]
+__all__ = ["FIVE_NUMBERS", "FolderInUse", "NotOpen", "Run", "target_facts"]
 
 FIVE_NUMBERS = (
     ("output_token_throughput", "value"),
@@ -38,12 +38,17 @@ FIVE_NUMBERS = (
     ("error_rate", "value"),
     ("power_w", "value"),
     ("temperature_c", "value"),
+    ("request_throughput", "value"),
 )
-"""Throughput, P99, error rate, power, temperature as (metric, statistic), for every stage with a load."""
+"""Throughput (in tokens and in requests), P99, error rate, power, temperature: (metric, statistic)."""
 
 
 class FolderInUse(Exception):
     """The run folder already holds evidence."""
+
+
+class NotOpen(Exception):
+    """A record before the first one."""
 
 
 class Run:
@@ -63,10 +68,8 @@ class Run:
     ) -> None:
         self.folder = folder
         self.evidence = folder / "evidence"
-        if (self.evidence / "records.jsonl").exists():
+        if self.evidence.exists() and any(self.evidence.iterdir()):
             raise FolderInUse(f"{folder} already holds the evidence of a run: give another --rack-out")
-        (self.evidence / "samples").mkdir(parents=True, exist_ok=True)
-        (self.evidence / "logs").mkdir(exist_ok=True)
         self.target = target
         self.acceptance = acceptance
         self.registry = registry
@@ -76,11 +79,12 @@ class Run:
         self.instrument_handicap = ""
         self.partial_why: tuple[str, ...] = ()
         self.measured: dict[str, str] = {}
+        self.notes: list[str] = []
         self.on_progress: Callable[[str], None] = _say_nothing
         self.started_ns = time.perf_counter_ns()
         self.run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid():x}"
         self._on_record = on_record
-        self._log = RecordLog(self.evidence / "records.jsonl")
+        self._log: RecordLog | None = None
 
     @property
     def profile(self) -> str:
@@ -88,12 +92,19 @@ class Run:
         return self.acceptance.profile
 
     @property
+    def opened(self) -> bool:
+        """Whether the folder was made and the first record written."""
+        return self._log is not None
+
+    @property
     def elapsed_s(self) -> float:
         """Seconds since the run began."""
         return (time.perf_counter_ns() - self.started_ns) / 1e9
 
     def record(self, kind: str, **payload: Any) -> None:
-        """Append one record; secrets are taken out of every text first."""
+        """Append one record; secrets are taken out of every text first. Raises `NotOpen` before `open`."""
+        if self._log is None:
+            raise NotOpen(f"record '{kind}': the run has not begun")
         record = Record(
             seq=self._log.seq,
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -110,8 +121,11 @@ class Run:
         self.record("event", event=name, text=text)
 
     def open(self, *, stages: tuple[str, ...], facts: Mapping[str, Any]) -> None:
-        """Write the first record: what was asked, of what, with which files and versions."""
+        """Make the folder and write the first record: what was asked, of what, with which files."""
         acceptance = self.acceptance
+        for name in ("samples", "logs"):
+            (self.evidence / name).mkdir(parents=True, exist_ok=True)
+        self._log = RecordLog(self.evidence / "records.jsonl")
         self.record(
             "run",
             run_id=self.run_id,
@@ -176,10 +190,10 @@ class Run:
         self.ledger.enter(check, Verdict.UNKNOWN, skipped=kind)
         return message
 
-    def died(self, check: Check, text: str) -> None:
-        """Record that a check has no verdict because our own code or a fixture broke."""
-        nothing = missing(check.slo.metric, check.entity, check.slo.unit, Reason.DIED, text)
-        self.judge(check, nothing)
+    def unanswered(self, check: Check, reason: Reason, text: str) -> str:
+        """Record that a check's test ended without a verdict, and why; return the message."""
+        nothing = missing(check.slo.metric, check.entity, check.slo.unit, reason, text)
+        return self.judge(check, nothing)[1]
 
     def five_numbers(self, observation: Observation) -> None:
         """Record the five numbers of a stage over everything that took part in it."""
@@ -209,14 +223,12 @@ class Run:
                 )
 
     def close(self, **payload: Any) -> None:
-        """Write the last record and close the log."""
+        """Write the last record and close the log; raises `NotOpen` before `open`."""
+        if self._log is None:
+            raise NotOpen("the run has not begun")
         self.record(
             "end", records=self._log.seq, digest=self._log.digest(), duration_s=self.elapsed_s, **payload
         )
-        self._log.close()
-
-    def abandon(self) -> None:
-        """Close the log without an `end` record: the run did not reach its end."""
         self._log.close()
 
     def _asked(self, check: Check) -> dict[str, Any]:

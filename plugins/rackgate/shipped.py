@@ -22,10 +22,9 @@ class Shipped:
     @pytest.hookimpl(trylast=True)
     def pytest_rack_target(self, config: pytest.Config) -> Target | None:
         """Read `--rack-target`: the simulated rack, a URL, or a file."""
-        from rackgate.options import resolve_options
-        from rackgate.startup import SESSION_REGISTRY, simulated_settings
+        from rackgate.startup import OPTIONS, REGISTRY, simulated_settings
 
-        options = resolve_options(config)
+        options = config.stash[OPTIONS]
         if options.target == "sim" or options.target.startswith("sim:"):
             from rackgate.simulator.settings import simulated_target
 
@@ -34,7 +33,7 @@ class Shipped:
             return _endpoint(options.target, options.model)
         from rackgate.config.target_file import load_target
 
-        return load_target(Path(options.target), config.stash[SESSION_REGISTRY].check_settings)
+        return load_target(Path(options.target), config.stash[REGISTRY].check_settings)
 
     def pytest_rack_engines(self, register: Callable[..., None]) -> None:
         """Register the shipped launchers."""

@@ -70,12 +70,13 @@ class Site:
 @contextmanager
 def open_site(run: Run, *, scenario: str, seed: int) -> Iterator[Site]:
     """Start or find every engine of the target; end all that were started on leaving."""
-    if run.target.grade == "simulated":
+    if any(spec.launcher == "simulated" for spec in run.target.engines):
         with _simulated(run, scenario, seed) as site:
             yield site
         return
     engines: dict[str, Engine] = {}
     failures: dict[str, LaunchFailed] = {}
+    _sweep(run)
     with ExitStack() as stack:
         for spec in run.target.engines:
             _launch(run, spec, stack, engines, failures)
@@ -88,6 +89,21 @@ def open_site(run: Run, *, scenario: str, seed: int) -> Iterator[Site]:
         _record(
             run, engine.spec, state="stopped" if engine.spec.launcher != "remote" else "left", url=engine.url
         )
+
+
+def _sweep(run: Run) -> None:
+    """End what dead runs of this user left on this machine, and say so: it would share the cards with us."""
+    if all(spec.launcher == "remote" for spec in run.target.engines):
+        return
+    from rackgate.engines.leftovers import find_leftovers, remove
+
+    for left in find_leftovers():
+        ended = "it was ended" if remove(left) else "it could not be ended"
+        whose = f"engine {left.engine} of run {left.run_id} (its pid was {left.owner_pid})"
+        text = f"left over: {whose}: {left.detail}; {ended}"
+        run.event("leftover", text)
+        run.notes.append(text)
+        run.on_progress(text)
 
 
 def _launch(

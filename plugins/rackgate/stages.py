@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rackgate.slo import STAGES
+from rackgate.options import is_dry
+from rackgate.slo import STAGES, Check
 
 if TYPE_CHECKING:
+    from rackgate.junit import JUnit
     from rackgate.options import Options
     from rackgate.run import Run
-    from rackgate.slo import Check
 
-__all__ = ["CHECK", "STAGE", "Stages"]
+__all__ = ["CHECK", "LEDGER_TEST", "STAGE", "Stages"]
 
 CHECK: pytest.StashKey[Check] = pytest.StashKey()
 """The check that an item judges."""
@@ -22,18 +23,30 @@ CHECK: pytest.StashKey[Check] = pytest.StashKey()
 STAGE: pytest.StashKey[str] = pytest.StashKey()
 """The stage that an item belongs to; empty for tests that belong to none."""
 
+LEDGER_TEST = "test_every_asked_check_has_a_record"
+"""The last item: it owns what was asked and has no verdict."""
+
 _FOLDER = re.compile(r"rackgate_suites[/.]s\d_(\w+?)[/.]")
+_ANSWERED_PARTLY = {
+    "keyword": "-k",
+    "deselect": "--deselect",
+    "lf": "--lf",
+    "maxfail": "-x/--maxfail",
+    "stepwise": "--stepwise",
+}
 
 
 class Stages:
     """Makes one item of each check, puts the stages in order, and keeps gated items from running."""
 
-    def __init__(self, run: Run, options: Options, checks: tuple[Check, ...], facts: dict[str, Any]) -> None:
+    def __init__(
+        self, run: Run, options: Options, checks: tuple[Check, ...], facts: dict[str, Any], junit: JUnit
+    ) -> None:
         self._run = run
+        self._junit = junit
         self._options = options
         self._checks = checks
         self._facts = facts
-        self._deselected = 0
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Give a test that asks for `rack_slo` one call for each check of its stage."""
@@ -50,38 +63,33 @@ class Stages:
         keep: list[pytest.Item] = []
         drop: list[pytest.Item] = []
         for item in items:
-            stage = _stage_of(item)
-            item.stash[STAGE] = stage
-            callspec = getattr(item, "callspec", None)
-            check = callspec.params.get("rack_slo") if callspec else None
-            if check is not None and hasattr(check, "slo"):
+            stage = item.stash[STAGE] = _stage_of(item)
+            check = _check_of(item)
+            if check is not None:
                 item.stash[CHECK] = check
-            empty = "rack_slo" in getattr(item, "fixturenames", ()) and CHECK not in item.stash
+            empty = "rack_slo" in getattr(item, "fixturenames", ()) and check is None
             (drop if empty or (stage and stage not in asked) else keep).append(item)
+        _refuse_twice(keep)
         keep.sort(key=_order)
         items[:] = keep
         if drop:
             config.hook.pytest_deselected(items=drop)
 
-    def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        """Count checks that were left out by hand (-k, --deselect)."""
-        asked = self._options.stages or STAGES
-        self._deselected += sum(1 for item in items if CHECK in item.stash and item.stash[STAGE] in asked)
-        self._deselected += sum(1 for item in items if STAGE not in item.stash and _is_check(item))
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Write what is asked, before anything runs."""
-        config = session.config
-        planned = [item.stash[CHECK] for item in session.items if CHECK in item.stash]
-        why = self._partial(config)
-        if self._deselected:
-            why.append(f"{self._deselected} checks deselected")
-        self._run.partial_why = tuple(why)
-        if config.getoption("collectonly"):
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Write what is asked, before anything runs; whatever refuses to be collected leaves no folder."""
+        if is_dry(session.config):
             return
+        planned = [item.stash[CHECK] for item in session.items if CHECK in item.stash]
+        why = self._partial(session.config)
+        left_out = len(self._checks) - len(planned)
+        if left_out:
+            why.append(f"{left_out} of {len(self._checks)} checks not selected")
+        self._run.partial_why = tuple(why)
         stages = tuple(name for name in STAGES if name in (self._options.stages or STAGES))
         self._run.open(stages=stages, facts={**self._facts, "partial": bool(why), "partial_why": why})
         self._run.plan(planned)
+        self._junit.open()
 
     def _partial(self, config: pytest.Config) -> list[str]:
         options = self._options
@@ -91,12 +99,7 @@ class Stages:
             "--rack-exclude": options.exclude,
         }
         why = [f"{flag} {','.join(values)}" for flag, values in named.items() if values]
-        if config.getoption("keyword", default=""):
-            why.append("-k")
-        for flag, name in (("--lf", "lf"), ("--deselect", "deselect"), ("-x/--maxfail", "maxfail")):
-            if config.getoption(name, default=None):
-                why.append(flag)
-        return why
+        return why + [flag for name, flag in _ANSWERED_PARTLY.items() if config.getoption(name, default=None)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -113,8 +116,21 @@ class Stages:
             pytest.skip(self._run.skip(check, "gated", "", gated_by=by))
 
 
+def _refuse_twice(items: list[pytest.Item]) -> None:
+    seen: dict[str, pytest.Item] = {}
+    for item in items:
+        check = item.stash.get(CHECK, None)
+        if check is None:
+            continue
+        first = seen.setdefault(check.id, item)
+        if first is not item:
+            raise pytest.UsageError(
+                f"rackgate: check '{check.id}' is judged twice: by {first.nodeid} and by {item.nodeid}"
+            )
+
+
 def _order(item: pytest.Item) -> int:
-    if item.name == "test_every_asked_check_has_a_record":
+    if item.name == LEDGER_TEST:
         return len(STAGES) + 1
     stage = item.stash[STAGE]
     return STAGES.index(stage) if stage in STAGES else len(STAGES)
@@ -128,6 +144,7 @@ def _stage_of(item: pytest.Item | Any) -> str:
     return match.group(1) if match else ""
 
 
-def _is_check(item: pytest.Item) -> bool:
+def _check_of(item: pytest.Item) -> Check | None:
     callspec = getattr(item, "callspec", None)
-    return callspec is not None and "rack_slo" in callspec.params
+    check = callspec.params.get("rack_slo") if callspec else None
+    return check if isinstance(check, Check) else None

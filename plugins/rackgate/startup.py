@@ -6,34 +6,47 @@ import os
 import platform
 import re
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from rackgate.conclusion import Conclusion
 from rackgate.config.acceptance_file import load_acceptance
 from rackgate.config.problems import ConfigError, nearest
+from rackgate.junit import JUnit
 from rackgate.ledger import Ledger
-from rackgate.options import Options, resolve_options
+from rackgate.options import Options, is_dry, resolve_options
 from rackgate.planning import plan_checks
 from rackgate.recorder import Recorder
 from rackgate.redaction import Redactor, secret_values
 from rackgate.registry import RegisteredTwice, Registry
 from rackgate.run import FolderInUse, Run
+from rackgate.selection import Selection, select, unknown_entities
 from rackgate.slo import STAGES
 from rackgate.stages import Stages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rackgate.config.acceptance_file import Acceptance
     from rackgate.simulator import RackSettings
     from rackgate.slo import Check
     from rackgate.target import Target
 
-__all__ = ["SESSION_REGISTRY", "Session", "prepare", "simulated_settings"]
+__all__ = ["OPTIONS", "REGISTRY", "Session", "prepare", "simulated_settings"]
 
-SESSION_REGISTRY: pytest.StashKey[Registry] = pytest.StashKey()
+OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
+"""The resolved options, for `pytest_rack_target`."""
+
+REGISTRY: pytest.StashKey[Registry] = pytest.StashKey()
+"""What was registered, for `pytest_rack_target`."""
+
+_Read = TypeVar("_Read")
+_PACKAGES = ("pytest-rackgate", "pytest", "numpy", "httpx", "pyarrow")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,56 +60,66 @@ class Session:
 
 def prepare(config: pytest.Config) -> Session:
     """Return the prepared run; raises `pytest.UsageError` with every problem of options and files."""
-    options = resolve_options(config)
+    options, problems = resolve_options(config)
     registry = _registry(config)
-    config.stash[SESSION_REGISTRY] = registry
-    problems = _bad_stages(options)
-    target = None
-    try:
-        target = config.hook.pytest_rack_target(config=config)
-        target = _narrowed(target, options)
-    except ConfigError as error:
-        problems += error.problems
+    config.stash[OPTIONS], config.stash[REGISTRY] = options, registry
+    folder = _folder(options)
+    problems += [*_bad_stages(options), *_bad_folder(folder)]
+    selection = _told(problems, lambda: _selection(config, options))
+    engines = len(selection.target.engines) if selection else None
     units = {name: metric.unit for name, metric in registry.metrics.items()}
-    acceptance = None
+    path = Path(options.slo) if options.slo else None
+    acceptance = _told(problems, lambda: load_acceptance(path, options.profile, units=units, engines=engines))
+    if problems or selection is None or acceptance is None:
+        raise _refusal(problems)
+    checks = plan_checks(selection.target, acceptance.slos, options.stages or STAGES)
+    run = _run(config, folder, selection, acceptance, options)
+    junit = JUnit(config, None if is_dry(config) else run)
+    recorder = Recorder(run, options, config, junit)
+    plugins = {
+        "rackgate-stages": Stages(run, options, checks, _facts(options, selection), junit),
+        "rackgate-recorder": recorder,
+        "rackgate-conclusion": Conclusion(run, config, recorder, junit),
+    }
+    for name, plugin in plugins.items():
+        config.pluginmanager.register(plugin, name)
+    return Session(run=run, options=options, checks=checks)
+
+
+def _told(problems: list[str], read: Callable[[], _Read]) -> _Read | None:
+    """Return what was read, or note why it could not be."""
     try:
-        acceptance = load_acceptance(
-            Path(options.slo) if options.slo else None,
-            options.profile,
-            units=units,
-            engines=len(target.engines) if target else 1,
-        )
+        return read()
     except ConfigError as error:
         problems += error.problems
-    if problems or target is None or acceptance is None:
-        listed = "\n".join(f"  {problem}" for problem in problems)
-        raise pytest.UsageError(f"rackgate: {len(problems)} problem(s), nothing was run\n{listed}")
-    stages = options.stages or STAGES
-    checks = plan_checks(target, acceptance.slos, stages)
-    ledger = Ledger(target=target, stop_on_fail=options.stop_on_fail)
-    folder = Path(options.out or f"rack-runs/{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{options.profile}").absolute()
-    if config.getoption("collectonly"):
-        folder = folder / "collect-only"
+        return None
+
+
+def _refusal(problems: list[str]) -> pytest.UsageError:
+    redactor = Redactor(secret_values(os.environ))
+    listed = "\n".join(f"  {redactor.redact(problem)}" for problem in problems)
+    return pytest.UsageError(f"rackgate: {len(problems)} problem(s), nothing was run\n{listed}")
+
+
+def _run(
+    config: pytest.Config, folder: Path, selection: Selection, acceptance: Acceptance, options: Options
+) -> Run:
+    target = selection.target
     try:
         run = Run(
             folder=folder,
             target=target,
             acceptance=acceptance,
-            registry=registry,
-            ledger=ledger,
+            registry=config.stash[REGISTRY],
+            ledger=Ledger(target=target, left_out=selection.left_out, stop_on_fail=options.stop_on_fail),
             redactor=Redactor(_secrets(target)),
             seed=options.seed,
             on_record=lambda record: config.hook.pytest_rack_record(record=record),
         )
     except FolderInUse as error:
         raise pytest.UsageError(str(error)) from error
-    _handicap(run, options, target)
-    if config.getoption("xmlpath", default=None) is None:
-        config.option.xmlpath = str(folder / "views" / "default" / "junit.xml")
-    session = Session(run=run, options=options, checks=checks)
-    config.pluginmanager.register(Stages(run, options, checks, _facts(options)), "rackgate-stages")
-    config.pluginmanager.register(Recorder(run, options, config), "rackgate-recorder")
-    return session
+    run.instrument_handicap = _handicap(options, target)
+    return run
 
 
 def simulated_settings(options: Options) -> RackSettings:
@@ -104,7 +127,7 @@ def simulated_settings(options: Options) -> RackSettings:
     from rackgate.simulator.scenarios import scenarios
     from rackgate.simulator.settings import RackSettings, chosen_scenario
 
-    match = re.fullmatch(r"sim(?::(\d+)x(\d+))?", options.target)
+    match = re.fullmatch(r"sim(?::(\d{1,4})x(\d{1,4}))?", options.target)
     problems = []
     if match is None:
         problems.append(f"--rack-target: '{options.target}' is not sim:NODESxCARDS, such as sim:2x2")
@@ -132,7 +155,7 @@ def _registry(config: pytest.Config) -> Registry:
         config.hook.pytest_rack_faults(config=config, register=registry.add_fault)
         config.hook.pytest_rack_reports(config=config, register=registry.add_report)
     except RegisteredTwice as error:
-        raise pytest.UsageError(str(error)) from error
+        raise pytest.UsageError(f"rackgate: {error}") from error
     return registry
 
 
@@ -144,35 +167,36 @@ def _bad_stages(options: Options) -> list[str]:
     ]
 
 
-def _narrowed(target: Target, options: Options) -> Target:
-    """Keep the target whole, but its engines to those that --rack-only and --rack-exclude leave."""
-    known = {node.name for node in target.nodes} | {card.name for card in target.cards}
-    known |= {engine.name for engine in target.engines}
-    named = (*options.only, *options.exclude)
-    problems = [
-        f"--rack-only/--rack-exclude: no '{name}'{nearest(name, known)}"
-        for name in named
-        if name not in known
-    ]
-    if problems:
-        raise ConfigError(problems)
-    if not named:
-        return target
+def _folder(options: Options) -> Path:
+    if options.out:
+        return Path(options.out).absolute()
+    folder = Path(f"rack-runs/{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{options.profile}").absolute()
+    number = 2
+    while folder.exists():
+        folder = folder.with_name(f"{folder.name}-{number}")
+        number += 1
+    return folder
 
-    def kept(*names: str) -> bool:
-        asked = not options.only or any(name in options.only for name in names)
-        return asked and not any(name in options.exclude for name in names)
 
-    nodes = tuple(
-        replace(node, cards=tuple(card for card in node.cards if kept(node.name, card.name)))
-        for node in target.nodes
-    )
-    engines = tuple(one for one in target.engines if kept(one.name, *one.nodes, *one.cards))
-    if not engines:
+def _bad_folder(folder: Path) -> list[str]:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        return [f"--rack-out: {there} is a file"]
+    return [] if os.access(there, os.W_OK) else [f"--rack-out: {there} cannot be written to"]
+
+
+def _selection(config: pytest.Config, options: Options) -> Selection:
+    """Return the rack's facts, narrowed to what is asked; raises `ConfigError`."""
+    target: Target = config.hook.pytest_rack_target(config=config)
+    unknown, known = unknown_entities(target, (*options.only, *options.exclude))
+    if unknown:
+        raise ConfigError(
+            f"--rack-only/--rack-exclude: no '{name}'{nearest(name, known)}" for name in unknown
+        )
+    selection = select(target, only=options.only, exclude=options.exclude)
+    if not selection.target.engines:
         raise ConfigError(["--rack-only/--rack-exclude leave no engine"])
-    return replace(
-        target, nodes=tuple(node for node in nodes if node.cards or not target.cards), engines=engines
-    )
+    return selection
 
 
 def _secrets(target: Target) -> list[str]:
@@ -182,29 +206,25 @@ def _secrets(target: Target) -> list[str]:
     return [*declared, *secret_values(os.environ)]
 
 
-def _handicap(run: Run, options: Options, target: Target) -> None:
-    if target.grade != "simulated":
-        return
+def _handicap(options: Options, target: Target) -> str:
+    if not any(spec.launcher == "simulated" for spec in target.engines):
+        return ""
     from rackgate.simulator.scenarios import scenario
 
-    run.instrument_handicap = scenario(options.scenario).instrument
+    return scenario(options.scenario).instrument
 
 
-def _facts(options: Options) -> dict[str, Any]:
-    packages = ("pytest-rackgate", "pytest", "numpy", "httpx", "pyarrow")
-    versions = {name: _version(name) for name in packages}
+def _facts(options: Options, selection: Selection) -> dict[str, Any]:
     return {
-        "scenario": options.scenario if options.target.startswith("sim") else None,
+        "scenario": options.scenario if selection.target.grade == "simulated" else None,
         "command_line": "pytest " + " ".join(sys.argv[1:]),
-        "versions": {**versions, "python": platform.python_version()},
+        "versions": {**{name: _version(name) for name in _PACKAGES}, "python": platform.python_version()},
         "options": {name: origin for name, origin in options.origins.items() if origin != "default"},
-        "excluded": list(options.exclude),
+        "excluded": list(selection.left_out),
     }
 
 
 def _version(name: str) -> str:
-    from importlib.metadata import PackageNotFoundError
-
     try:
         return version(name)
     except PackageNotFoundError:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rackgate_reports.evidence import RunEvidence
     from rackgate_reports.story import Trouble
 
-__all__ = ["next_step", "resume_command"]
+__all__ = ["next_step", "repeat_command"]
 
 _REASONS = {
     "absent": "Find out why the signal is not there: the card, its driver or the exporter.",
@@ -43,14 +43,18 @@ def next_step(run: RunEvidence, trouble: Trouble) -> tuple[str, str]:
     return words, shlex.join(parts)
 
 
-def resume_command(run: RunEvidence) -> str:
-    """Return the command that goes on where an interrupted run ended."""
-    return shlex.join([*_command(run), "--rack-resume", run.folder.name])
+def repeat_command(run: RunEvidence) -> str:
+    """Return the command that runs the same again."""
+    return shlex.join(_command(run))
 
 
 def _command(run: RunEvidence) -> list[str]:
     target = run.run.get("target")
-    source = target.get("source") if isinstance(target, dict) else None
+    target = target if isinstance(target, dict) else {}
+    source = target.get("source")
+    nodes = [node for node in target.get("nodes") or () if isinstance(node, dict)]
+    if run.run.get("grade") == "simulated" and not str(source).endswith(".toml"):
+        source = f"sim:{len(nodes)}x{len(nodes[0].get('cards') or ())}" if nodes else "sim"
     parts = ["pytest", "-m", "rack_acceptance"]
     for option, value in (
         ("--rack-target", source),

@@ -62,6 +62,13 @@ class CheckRow:
         return self.status not in ("declared", "not_assessed")
 
     @property
+    def words(self) -> str:
+        """What was seen beside the value: the detail, else a message that is more than this row again."""
+        if self.detail:
+            return self.detail
+        return "" if self.message.startswith(self.verdict) else self.message
+
+    @property
     def troubles(self) -> bool:
         """True if the check keeps the run from being accepted by what it saw itself."""
         return not self.verdict.accepted and self.status == ""

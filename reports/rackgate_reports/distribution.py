@@ -176,7 +176,7 @@ def _limits(limits: Sequence[CheckRow], x: Scale, y: Scale) -> list[str]:
         px, py = x.place(share), y.place(row.bound)
         parts.append(rule(px - 26, py, px + 26, py, "limit"))
         parts.append(rule(px, py, px, py + 7, "limit"))
-        text = f"{row.statistic.upper()} {limit_text(row.op, row.bound, row.unit)}"
+        text = f"{row.statistic.upper()} {limit_text(row.op, row.bound)}"
         end = px + 60 > _WIDTH - _RIGHT
         parts.append(
             label(_WIDTH - _RIGHT if end else px, py - 6, text, "limit-label", "end" if end else "middle")

@@ -71,12 +71,13 @@ def _run_facts(run: RunEvidence) -> list[tuple[str, str]]:
 def _target_facts(target: Mapping[str, Any]) -> list[tuple[str, str]]:
     nodes = _dicts(target.get("nodes"))
     cards = sum(len(_dicts(node.get("cards"))) for node in nodes)
+    engines = plural(len(_dicts(target.get("engines"))), "engine")
     prices = _mapping(target.get("prices"))
     gateway = _mapping(target.get("gateway"))
     return [
         ("Rack", escape(target.get("name") or "not recorded", 80)),
         ("Model", escape(target.get("model") or "", 120)),
-        ("Size", f"{plural(cards, 'card')} on {plural(len(nodes), 'node')}"),
+        ("Size", f"{plural(cards, 'card')} on {plural(len(nodes), 'node')}, {engines}"),
         ("Seen as", escape(target.get("vantage") or "", 40)),
         ("Gateway", escape(gateway.get("url") or "none", 200)),
         ("May break", escape(", ".join(map(str, target.get("may_break") or ())) or "nothing", 200)),

@@ -25,6 +25,7 @@ __all__ = [
 _SPACE = "\N{NO-BREAK SPACE}"
 _MINUS = "\N{MINUS SIGN}"
 _NONE = "\N{EN DASH}"
+_TRUTH = ("no", "yes")
 _SIGNS = {"<=": "≤", ">=": "≥", "==": "="}
 _NAMES = {
     "ttft_ms": "TTFT",
@@ -63,10 +64,12 @@ def _digits(value: float, significant: int) -> str:
 def amount(value: float | None, unit: str = "", *, beside: float | None = None) -> str:
     """Return a value with its unit: three significant digits, more where needed to differ from `beside`.
 
-    No value is a dash. A share of requests (unit `ratio`) keeps its unit; infinity is written as such.
+    No value is a dash. Infinity is written as such, a truth as yes or no.
     """
     if value is None:
         return _NONE
+    if unit == "bool" and value in (0, 1):
+        return _TRUTH[int(value)]
     if math.isinf(value):
         text = f"{_MINUS if value < 0 else ''}∞"
     elif value == int(value) and abs(value) < 1e6:
@@ -83,11 +86,14 @@ def amount(value: float | None, unit: str = "", *, beside: float | None = None) 
 
 def limit(op: Any, bound: float | None, unit: str = "") -> str:
     """Return a bound such as `≤ 500 ms`."""
-    return f"{_SIGNS.get(str(op), clip(op, 4))}{_SPACE}{_exact(bound, unit)}" if bound is not None else _NONE
+    if bound is None:
+        return _NONE
+    sign = _SIGNS.get(str(op), "?")
+    return f"{sign}{_SPACE}{_exact(bound, unit)}"
 
 
 def _exact(value: float, unit: str) -> str:
-    if math.isinf(value):
+    if math.isinf(value) or unit == "bool":
         return amount(value, unit)
     text = f"{value:,.10g}" if abs(value) < 1e12 else f"{value:g}"
     text = text.replace("-", _MINUS)

@@ -145,6 +145,11 @@
     if (event.key === "Escape") { hide(); return; }
     if (step === undefined) { return; }
     event.preventDefault();
-    show(at < 0 ? Math.floor(data.bins / 2) : at + step * (event.shiftKey ? 10 : 1));
+    var next = at < 0 ? Math.floor(data.bins / 2) : at + step * (event.shiftKey ? 10 : 1);
+    var x = (data.x[0] + next / data.bins * (data.x[1] - data.x[0])) * chart.getBoundingClientRect().width / data.width;
+    if (x < holder.scrollLeft + 20 || x > holder.scrollLeft + holder.clientWidth - 20) {
+      holder.scrollLeft = x - holder.clientWidth / 2;
+    }
+    show(next);
   });
 })();

@@ -65,9 +65,11 @@ def _key_facts(run: RunEvidence) -> str:
     target = target if isinstance(target, dict) else {}
     nodes = [node for node in target.get("nodes") or () if isinstance(node, dict)]
     cards = sum(len(node.get("cards") or ()) for node in nodes)
+    engines = len(target.get("engines") or ())
+    size = plural(cards, "card") if cards else plural(engines, "engine")
     facts = (
         ("Model", target.get("model")),
-        ("Rack", f"{plural(cards, 'card')} on {plural(len(nodes), 'node')}"),
+        ("Rack", f"{size} on {plural(len(nodes), 'node')}"),
         ("Profile", run.run.get("profile")),
         ("Duration", duration(number_of((run.end or {}).get("duration_s"))) if run.end else "no end"),
         ("Run", run.run.get("run_id")),
@@ -119,10 +121,12 @@ def quarantine_section(run: RunEvidence, rows: Sequence[CheckRow]) -> str:
         entity = escape(gate.get("entity") or "the whole rack", 120)
         what = f"<b>{entity}</b> {'quarantined' if gate.get('entity') else 'gated'}"
         verdict = badge(str(gate.get("verdict") or "UNKNOWN"))
+        parts = [f"{plural(left_out, 'check')} gated"] if left_out else []
+        parts += [f"keeps it out of: {stages}"] if stages else []
         items.append(
             f"<li>{verdict}<div><p>{what} by <code>{escape(by, 160)}</code></p>"
-            f"<p>{escape(gate.get('text'), 400)}</p><small>{plural(left_out, 'check')} gated"
-            f"{' · keeps it out of: ' + escape(stages, 300) if stages else ''}</small></div></li>"
+            f"<p>{escape(gate.get('text'), 400)}</p>"
+            f"<small>{escape(' · '.join(parts), 400)}</small></div></li>"
         )
     items += [
         f'<li><span class="badge">excluded</span><div><p><b>{escape(entity, 120)}</b> left out on request</p>'

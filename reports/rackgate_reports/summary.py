@@ -174,10 +174,11 @@ def _seen(row: CheckRow) -> str:
     value, unit = as_shown(row.metric, row.value, row.unit)
     bound, _ = as_shown(row.metric, row.bound, row.unit)
     if value is None:
-        why = ": ".join(part for part in (row.reason, row.detail or row.message) if part)
+        why = ": ".join(part for part in (row.reason.replace("_", " "), row.words) if part)
         return f"{_code(row.entity, 80)}: no value, {_safe(why or 'no reason recorded', 200)}"
     count = f", n = {row.count:,}" if row.count else ""
-    return f"{_code(row.entity, 80)}: {_safe(amount(value, unit, beside=bound), 40)}{count}"
+    words = f"; {_safe(row.words, 160)}" if row.words else ""
+    return f"{_code(row.entity, 80)}: {_safe(amount(value, unit, beside=bound), 40)}{count}{words}"
 
 
 def _reproduce(run: RunEvidence) -> str:

@@ -192,5 +192,5 @@ def _confidence(row: CheckRow) -> str:
 def _why(row: CheckRow) -> str:
     if row.status == "gated":
         return f" · gated by {escape(row.gated_by or 'an earlier check', 160)}"
-    words = row.message or ": ".join(part for part in (row.reason, row.detail) if part)
+    words = ": ".join(part for part in (row.reason.replace("_", " "), row.words) if part)
     return f" · {escape(words, 240)}" if words and row.verdict != "PASS" else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from rackgate.slo import STAGES
 from rackgate_reports.canvas import BINS, LEFT, RIGHT, WIDTH, Canvas
 from rackgate_reports.charts import empty_chart, label, rect, rule
 from rackgate_reports.formatting import duration, escape, stage_name
@@ -91,8 +92,12 @@ def _stage_row(canvas: Canvas, stages: Sequence[Window]) -> None:
         if right - left > 6.4 * len(name) + 8:
             canvas.parts.append(label((left + right) / 2, 14, name, "stage-label", "middle"))
         elif right - left > 14:
-            canvas.parts.append(label((left + right) / 2, 14, f"{index}", "stage-label", "middle"))
+            canvas.parts.append(label((left + right) / 2, 14, _number(stage.name), "stage-label", "middle"))
     canvas.y = 24
+
+
+def _number(stage: str) -> str:
+    return str(STAGES.index(stage)) if stage in STAGES else "·"
 
 
 def _fault_row(canvas: Canvas, faults: Sequence[Window]) -> None:

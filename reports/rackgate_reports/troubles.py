@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rackgate_reports.advice import next_step, resume_command
+from rackgate_reports.advice import next_step, repeat_command
 from rackgate_reports.badges import badge
 from rackgate_reports.charts import label, rect, rule
 from rackgate_reports.formatting import (
@@ -38,8 +38,8 @@ def troubles_section(run: RunEvidence, troubles: Sequence[Trouble], headline: He
     if not troubles:
         if run.end is None:
             return (
-                '<p class="calm">No check had failed when the run was interrupted. Resume it:</p>'
-                f'<pre tabindex="0"><code>{escape(resume_command(run), 600)}</code></pre>'
+                '<p class="calm">No check had failed when the run was interrupted. Run it again:</p>'
+                f'<pre tabindex="0"><code>{escape(repeat_command(run), 600)}</code></pre>'
             )
         text = (
             "Nothing failed, and nothing that was asked is unknown."
@@ -84,7 +84,7 @@ def _seen(row: CheckRow) -> str:
     value, unit = as_shown(row.metric, row.value, row.unit)
     bound, _ = as_shown(row.metric, row.bound, row.unit)
     if value is None:
-        why = ": ".join(part for part in (row.reason.replace("_", " "), row.detail or row.message) if part)
+        why = ": ".join(part for part in (row.reason.replace("_", " "), row.words) if part)
         why = escape(why or "no reason recorded", 500)
         return f"<li><b>{escape(row.entity, 120)}</b> no value <span>{why}</span></li>"
     facts = [f"margin {margin(row.margin)}"] if row.margin is not None else []
@@ -96,7 +96,7 @@ def _seen(row: CheckRow) -> str:
         )
     if row.count:
         facts.append(f"n = {row.count:,}")
-    text = f"<span>{escape(row.message, 500)}</span>" if row.message else ""
+    text = f"<span>{escape(row.words, 500)}</span>" if row.words else ""
     return (
         f"<li><b>{escape(row.entity, 120)}</b> {escape(amount(value, unit, beside=bound))} "
         f"<span>{escape(' · '.join(facts))}</span>{_whisker(row)}{text}</li>"

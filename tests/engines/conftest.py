@@ -20,6 +20,11 @@ IMAGE = "rackgate-simulated-engine:local"
 SERVER = HERE / "tiny_engine.py"
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "docker: needs a Docker daemon; fails, and never skips, without one")
+    config.addinivalue_line("markers", "real_engine: starts a real inference engine on the CPU")
+
+
 @pytest.fixture(autouse=True)
 def own_state_folder(tmp_path, monkeypatch):
     """Keep these tests' launches apart from the user's."""

@@ -10,8 +10,9 @@ import pytest
 
 from rackgate.engine import Killable, LaunchFailed
 from rackgate.engines import leftovers
+from rackgate.engines.launchers.filling import filled_in
 from rackgate.engines.launchers.ports import free_port
-from rackgate.engines.launchers.process import filled_in, process
+from rackgate.engines.launchers.process import process
 
 
 @pytest.fixture

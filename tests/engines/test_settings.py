@@ -34,10 +34,10 @@ def test_all_problems_of_a_table_are_told_at_once_with_the_nearest_key():
     ("settings", "problem"),
     [
         ({"image": "a", "shm_size": "lots"}, "'shm_size' must be a size such as '512m' or '1g', not 'lots'"),
-        ({"image": "a", "pull": "always"}, "'pull' must be one of never, missing, not 'always'"),
+        ({"image": "a", "pull": "often"}, "'pull' must be one of never, missing, always, not 'often'"),
         (
-            {"image": "a", "docker_host": "tcp://h"},
-            "'docker_host' must be unix://SOCKET of this machine, not 'tcp://h'",
+            {"image": "a", "docker_host": "h:2375"},
+            "'docker_host' must be unix://SOCKET, tcp://HOST:PORT or ssh://HOST, not 'h:2375'",
         ),
         ({"image": "a", "volumes": {"/m": "m"}}, "'volumes': the container's path must be absolute, not 'm'"),
         ({"image": "a", "ready_timeout_s": True}, "'ready_timeout_s' must be a positive number, not True"),
@@ -49,7 +49,7 @@ def test_a_container_table_with_one_fault_has_one_problem(settings, problem):
 
 
 def test_an_unknown_key_far_from_any_lists_the_valid_ones():
-    assert check_settings("remote", {"zzz": 1}) == ["unknown key 'zzz'; valid: ready_timeout_s"]
+    assert check_settings("remote", {"zzz": 1}) == ["unknown key 'zzz'; valid: engine, ready_timeout_s"]
 
 
 def test_examples_hold_no_path_of_one_machine():

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +21,10 @@ from rackgate.loadgen.spool import sample_of_line
 class RawServer:
     """Accepts connections and hands each request on one of them to `handle(connection, number)`."""
 
-    def __init__(self, handle):
+    def __init__(self, handle, host="127.0.0.1", port=0):
         self._handle = handle
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family, backlog=256)
         self._lock = threading.Lock()
         self._open = []
         self.connections = 0
@@ -74,8 +76,13 @@ class RawServer:
             body += connection.recv(65536)
         return head + b"\r\n\r\n" + body
 
-    def close(self):
+    def close_listener(self):
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread
         self._listener.close()
+
+    def close(self):
+        self.close_listener()
         for connection in self._open:
             connection.close()
 
@@ -85,8 +92,8 @@ def raw_server():
     """Start servers that answer by a function; all are gone afterwards."""
     started = []
 
-    def start(handle):
-        started.append(RawServer(handle))
+    def start(handle, **at):
+        started.append(RawServer(handle, **at))
         return started[-1]
 
     yield start

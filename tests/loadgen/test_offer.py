@@ -180,6 +180,7 @@ def test_a_header_cannot_smuggle_a_line():
         asyncio.run(go())
 
 
+@settings(deadline=None)
 @given(
     arrival=st.sampled_from([Arrival.CONSTANT, Arrival.POISSON]),
     rate=st.floats(0.5, 500),

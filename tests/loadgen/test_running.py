@@ -203,6 +203,12 @@ def test_a_load_that_cannot_be_offered_is_refused_at_once(start, words, load, mo
         start(load, **more)
 
 
+def test_a_module_in_the_current_directory_does_not_reach_the_worker(start, tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')")
+    monkeypatch.chdir(tmp_path)
+    assert start().finish(60).reason is None
+
+
 def test_an_endpoint_that_cannot_be_understood_is_the_worker_s_death_with_its_reason(start):
     offered = start(urls=["ftp://x"]).finish(60)
     assert offered.reason == Reason.DIED

@@ -65,6 +65,7 @@ def test_a_table_is_its_samples_also_through_a_file(samples, origin, tmp_path_fa
         assert math.isnan(got) if expected is None else expected == got
 
 
+@settings(deadline=None)
 @given(sample())
 def test_a_sample_survives_its_line(one):
     assert one == sample_of_line(spool_line(one))

@@ -13,6 +13,7 @@ import pytest
 
 from rackgate.load import Limits
 from rackgate.loadgen.http1 import HttpClient
+from rackgate.loadgen.transport import Server
 from rackgate.sample import Outcome
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -251,6 +252,13 @@ def test_an_answer_that_is_not_streamed_says_so(ask, reply):
     assert (sample.output_tokens, sample.warnings) == (1, ("not streamed",))
 
 
+def test_half_a_surrogate_pair_does_not_reach_a_file(ask, reply):
+    body = rb'{"choices":[{"message":{"content":"\ud800"},"finish_reason":"\ud800"}]}'
+    sample = ask(reply(json_answer(body)).url)
+    assert (sample.outcome, sample.finish_reason) == (Outcome.ABORTED, "?")
+    assert sample.detail.isascii()
+
+
 def test_a_stream_that_comes_at_once_is_flagged_as_a_burst(ask, reply):
     words = b"".join(token(word) for word in "abcdefgh")
     sample = ask(reply(CHUNKED + chunk(words + STOP + DONE) + b"0\r\n\r\n").url)
@@ -283,3 +291,41 @@ def test_https_works_and_an_unknown_certificate_is_a_connect_error(ask, raw_serv
     sample = ask(url)
     assert sample.outcome == Outcome.CONNECT_ERROR
     assert "certificate verify failed" in sample.detail
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "authority", "prefix"),
+    [
+        ("http://n1:8000", "n1", 8000, "n1:8000", ""),
+        ("http://n1", "n1", 80, "n1", ""),
+        ("https://gate.example/llm/", "gate.example", 443, "gate.example", "/llm"),
+        ("https://gate.example:80", "gate.example", 80, "gate.example:80", ""),
+        ("http://[::1]:8000", "::1", 8000, "[::1]:8000", ""),
+    ],
+)
+def test_a_url_says_where_requests_go(url, host, port, authority, prefix):
+    server = Server.of(url)
+    assert (server.host, server.port, server.authority, server.prefix) == (host, port, authority, prefix)
+
+
+def test_a_name_that_has_worked_at_one_address_is_never_tried_at_another(offer, raw_server):
+    """localhost may be two engines, one for IPv4 and one for IPv6."""
+
+    def handle(connection, number):
+        if number == 0:
+            server.close_listener()
+            connection.sendall(ANSWER.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+        return "close"
+
+    server = raw_server(handle)
+    port = int(server.url.rpartition(":")[2])
+    other = raw_server(lambda connection, _number: connection.sendall(ANSWER), host="::1", port=port)
+
+    def both_addresses(at):
+        client = HttpClient(at)
+        client._addresses = ["127.0.0.1", "::1"]
+        return client
+
+    samples, _ = offer(f"http://localhost:{port}", requests=3, transport=both_addresses)
+    assert [sample.outcome for sample in samples] == [Outcome.OK] + [Outcome.CONNECT_ERROR] * 2
+    assert other.requests == []

@@ -183,6 +183,43 @@ def test_a_failure_shows_value_limit_source_hint_and_next_step(slow: Path) -> No
         assert words in text.replace("\N{NO-BREAK SPACE}", " ")
 
 
+def test_the_next_step_for_a_rack_without_a_file_names_the_simulated_one(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    cards = [{"name": "node1/gpu0"}, {"name": "node1/gpu1"}]
+    with records_of(folder) as writer:
+        target = {"source": "simulator, scenario hot_card", "nodes": [{"name": "node1", "cards": cards}]}
+        writer.add("run", grade="simulated", profile="smoke", scenario="hot_card", target=target)
+        writer.add(
+            "verdict", check="a @ node1/gpu0", slo="a", stage="soak", entity="node1/gpu0", verdict="FAIL"
+        )
+    command = "pytest -m rack_acceptance --rack-target sim:1x2 --rack-profile smoke --rack-scenario hot_card"
+    assert f"{command} --rack-stage soak --rack-only node1/gpu0" in page_of(folder).text
+
+
+def test_a_truth_is_shown_as_yes_or_no_and_a_message_not_twice(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with records_of(folder) as writer:
+        writer.add("run", grade="cpu")
+        writer.add(
+            "verdict",
+            check="a @ rack",
+            slo="a",
+            stage="soak",
+            entity="rack",
+            verdict="FAIL",
+            value=0,
+            unit="bool",
+            op="==",
+            bound=1,
+            detail="nobody answered",
+            message="FAIL a @ rack: all of it again",
+        )
+    text = page_of(folder).text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "must be = yes" in text
+    assert "nobody answered" in text
+    assert "all of it again" not in text
+
+
 def test_the_quarantine_names_entity_and_check(slow: Path) -> None:
     assert "node1/gpu1 quarantined by single_card.ttft_p50 @ node1/gpu1" in page_of(slow).text
 

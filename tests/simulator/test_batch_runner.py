@@ -78,3 +78,15 @@ def test_the_target_names_the_command_with_the_scenario_s_defect(name):
     command = simulated_target(RackSettings(scenario=name)).batch.command
     assert command[command.index("--defect") + 1] == scenarios()[name].batch
     assert {"{input}", "{output}", "{url}", "{model}"} < set(command)
+
+
+def test_invent_writes_records_that_nobody_asked_for(batch):
+    _, after = batch("invent")
+    assert len([each for each in ids(after) if each.endswith("-again")]) == 3
+    assert len(after) == 23
+
+
+def test_fail_ends_some_records_with_an_error(batch):
+    _, after = batch("fail")
+    assert sorted(ids(after).values()) == [1] * 20
+    assert [record["response"]["status_code"] for record in after].count(404) == 3

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 import threading
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rackgate.simulator import RackSettings, Scenario, start_rack
+from rackgate.simulator.lifeline import bound_socket
 from rackgate.simulator.words import answer_to
 
 CHAT = "/v1/chat/completions"
@@ -228,3 +230,19 @@ def test_a_burst_stream_comes_in_one_piece(http, ask):
     ):
         first = next(answer.iter_raw())
     assert b"[DONE]" in first
+
+
+def test_tokens_do_not_wait_for_each_other_on_the_wire(http, rack, ask):
+    body = ask(stream=True, max_tokens=12, ignore_eos=True)
+    with http.stream("POST", f"{rack.engines[0].url}{CHAT}", json=body) as answer:
+        pieces = list(answer.iter_raw())
+    assert len(pieces) > 8
+
+
+def test_no_connection_delays_small_writes():
+    listener = bound_socket()
+    listener.listen()
+    with socket.create_connection(listener.getsockname()), listener:
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.proto == socket.IPPROTO_TCP, "asyncio sets TCP_NODELAY by this"

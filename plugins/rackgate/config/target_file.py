@@ -39,12 +39,16 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class About(_Table):
-    """`[target]`: the rack's name, the model asked for, what the tester sees and may break."""
+    """`[target]`: the rack's name, the model asked for, what the tester sees and may break.
+
+    `simulated` says that the engines are no real ones: the evidence is then graded so.
+    """
 
     name: Name
     model: str = Field(min_length=1)
     vantage: Literal["operator", "tenant", "endpoint"] = "operator"
     may_break: list[Literal["engine"]] = []
+    simulated: bool = False
 
 
 class CardTable(_Table):
@@ -132,7 +136,7 @@ def parse_target(data: Mapping[str, Any], file: str, launchers: Mapping[str, Che
     return nouns.Target(
         name=parsed.target.name,
         model=parsed.target.model,
-        grade="cpu" if all(engine.pool == "cpu" for engine in engines) else "accelerator",
+        grade=_grade(parsed.target, engines),
         nodes=nodes,
         engines=engines,
         gateway=nouns.Gateway(**parsed.gateway.model_dump()) if parsed.gateway else None,
@@ -155,6 +159,12 @@ def endpoint_target(url: str, model: str, *, source: str) -> nouns.Target:
         vantage="endpoint",
         source=source,
     )
+
+
+def _grade(about: About, engines: tuple[nouns.EngineSpec, ...]) -> str:
+    if about.simulated:
+        return "simulated"
+    return "cpu" if all(engine.pool == "cpu" for engine in engines) else "accelerator"
 
 
 def _node(table: NodeTable) -> nouns.Node:

@@ -7,20 +7,34 @@ folder, a container in its labels. A launch whose owner still lives is nobody's 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import platform
 import signal
-import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rackgate.engines.daemon import NoDaemon, local_daemon
+from rackgate.engines.daemon import Daemon, NoDaemon, choose_daemon, open_daemon
+from rackgate.engines.launches import (
+    LABEL_PREFIX,
+    TOKEN_VARIABLE,
+    Launch,
+    boot_id,
+    forget,
+    is_alive,
+    owner_labels,
+    process_fields,
+    process_start,
+    read_launch,
+    remember,
+    state_folder,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    import docker
 
 __all__ = [
     "LABEL_PREFIX",
@@ -37,36 +51,15 @@ __all__ = [
     "state_folder",
 ]
 
-LABEL_PREFIX = "rackgate."
-TOKEN_VARIABLE = "RACKGATE_LAUNCH"  # noqa: S105
-"""Set in every engine's environment, so that orphans of a dead main process can be told apart."""
 _KILL_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """A process engine as written down: who started it, and which process group it is.
-
-    A process is told apart by pid, start time (clock ticks since boot) and boot: a recycled pid never
-    has all three. The command line is for people; engines rewrite theirs.
-    """
-
-    token: str
-    engine: str
-    run_id: str
-    pid: int
-    pid_start: int
-    keeper: int
-    keeper_start: int
-    owner: int
-    owner_start: int
-    boot: str
-    command: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """An engine of a dead run. `kind` is `process` or `container`, `ident` a pid or a container's id."""
+    """What a dead run left. `kind` is `process`, `container`, `network` or `volume`.
+
+    `ident` is a pid or the daemon's id of it; `daemon` is where it is, None for this machine's processes.
+    """
 
     kind: str
     ident: str
@@ -75,84 +68,30 @@ class Leftover:
     owner_pid: int
     detail: str
     path: str = ""
+    daemon: Daemon | None = None
 
 
-def state_folder() -> Path:
-    """Return the folder of this user's launches: `$XDG_STATE_HOME/rackgate`, or `~/.local/state/rackgate`."""
-    root = os.environ.get("XDG_STATE_HOME")
-    folder = (Path(root) if root else Path.home() / ".local" / "state") / "rackgate" / "launches"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:  # a home that cannot be written to must not stop an acceptance
-        folder = Path(tempfile.gettempdir()) / f"rackgate-{os.getuid()}" / "launches"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
+def find_leftovers(daemons: Iterable[Daemon] | None = None) -> list[Leftover]:
+    """Return what this user's dead runs left; strikes off engines that have ended.
 
-
-def process_start(pid: int) -> int:
-    """Return the start time of a live process in clock ticks since boot, 0 if there is none."""
-    fields = _stat(pid)
-    return int(fields[19]) if fields and fields[0] not in "ZX" else 0
-
-
-def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on, empty if the process is gone."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    return text.rpartition(")")[2].split()
-
-
-def boot_id() -> str:
-    """Return what tells this boot of the machine from any other."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
-
-
-def remember(launch: Launch) -> Path:
-    """Write a launch down; give the path to `forget` when it has ended."""
-    path = state_folder() / f"{launch.token}.json"
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(asdict(launch)), encoding="utf-8")
-    part.replace(path)
-    return path
-
-
-def forget(path: Path) -> None:
-    """Strike a launch off."""
-    path.unlink(missing_ok=True)
-
-
-def owner_labels(run_id: str, engine: str, token: str) -> dict[str, str]:
-    """Return the labels by which a container's owner is found again."""
-    pid = os.getpid()
-    return {
-        f"{LABEL_PREFIX}run_id": run_id,
-        f"{LABEL_PREFIX}engine": engine,
-        f"{LABEL_PREFIX}launch": token,
-        f"{LABEL_PREFIX}owner": str(os.getuid()),
-        f"{LABEL_PREFIX}pid": str(pid),
-        f"{LABEL_PREFIX}pid_start": str(process_start(pid)),
-        f"{LABEL_PREFIX}boot": boot_id(),
-        f"{LABEL_PREFIX}host": platform.node(),
-    }
-
-
-def find_leftovers() -> list[Leftover]:
-    """Return the engines that this user's dead runs left on this machine; strikes off ended ones."""
-    return [*_left_processes(), *_left_containers()]
+    Looks at this machine's processes and at the daemons, or at the one that is meant without being named.
+    A daemon that does not answer has nothing to tell. Containers come before their networks and volumes.
+    """
+    if daemons is None:
+        try:
+            daemons = [choose_daemon()]
+        except NoDaemon:
+            daemons = []
+    return [*_left_processes(), *(left for daemon in daemons for left in _left_on(daemon))]
 
 
 def remove(leftover: Leftover) -> bool:
     """End a leftover after making sure again that it is what it was; return whether it is gone."""
-    if leftover.kind == "container":
-        return _remove_container(leftover.ident)
+    if leftover.daemon is not None:
+        return _remove_from(leftover.daemon, leftover)
     path = Path(leftover.path)
-    launch = _read(path)
-    if launch is not None and _alive(launch.owner, launch.owner_start):
+    launch = read_launch(path)
+    if launch is not None and is_alive(launch.owner, launch.owner_start):
         return False
     if launch is not None and launch.boot == boot_id():
         deadline = time.monotonic() + _KILL_LIMIT_S
@@ -167,23 +106,14 @@ def remove(leftover: Leftover) -> bool:
     return True
 
 
-def _read(path: Path) -> Launch | None:
-    try:
-        return Launch(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _alive(pid: int, start: int) -> bool:
-    return start != 0 and process_start(pid) == start
-
-
 def _members(launch: Launch) -> list[int]:
     """Return the pids of the launch's process group, empty unless the group is surely ours."""
     session = [
-        pid for pid in _pids() if (stat := _stat(pid)) and stat[0] not in "ZX" and stat[3] == str(launch.pid)
+        pid
+        for pid in _pids()
+        if (stat := process_fields(pid)) and stat[0] not in "ZX" and stat[3] == str(launch.pid)
     ]
-    if _alive(launch.pid, launch.pid_start):
+    if is_alive(launch.pid, launch.pid_start):
         return session
     # The main process is gone. Its number cannot be recycled while its session has members; whether
     # these are the same members as then, only the token in their environment can say.
@@ -203,12 +133,12 @@ def _has_token(pid: int, token: str) -> bool:
 
 def _left_processes() -> Iterator[Leftover]:
     for path in sorted(state_folder().glob("*.json")):
-        launch = _read(path)
+        launch = read_launch(path)
         if launch is None:
             forget(path)
             continue
         same_boot = launch.boot == boot_id()
-        owned = _alive(launch.owner, launch.owner_start) or _alive(launch.keeper, launch.keeper_start)
+        owned = is_alive(launch.owner, launch.owner_start) or is_alive(launch.keeper, launch.keeper_start)
         if same_boot and owned:
             continue
         members = _members(launch) if same_boot else []
@@ -226,20 +156,25 @@ def _left_processes() -> Iterator[Leftover]:
         )
 
 
-def _left_containers() -> list[Leftover]:
+def _left_on(daemon: Daemon) -> list[Leftover]:
     try:
-        client = local_daemon(timeout_s=10)
+        client = open_daemon(daemon, timeout_s=10)
     except NoDaemon:
         return []
     from docker.errors import DockerException
 
+    label = {"label": f"{LABEL_PREFIX}launch"}
     try:
-        containers = client.api.containers(all=True, filters={"label": f"{LABEL_PREFIX}launch"})
+        found = [_container(entry, daemon) for entry in client.api.containers(all=True, filters=label)]
+        networks = client.api.networks(filters=label)
+        volumes = client.api.volumes(filters=label).get("Volumes") or []
+        found += [_thing("network", entry["Id"], entry, daemon) for entry in networks]
+        found += [_thing("volume", entry["Name"], entry, daemon) for entry in volumes]
     except (DockerException, OSError):
         return []
     finally:
         client.close()
-    return [_container(entry) for entry in containers if _is_left(entry.get("Labels") or {})]
+    return [left for left, labels in found if _is_left(labels)]
 
 
 def _is_left(labels: dict[str, str]) -> bool:
@@ -250,30 +185,43 @@ def _is_left(labels: dict[str, str]) -> bool:
         return False
     if label("boot") != boot_id():
         return True
-    return not _alive(int(label("pid") or 0), int(label("pid_start") or 0))
+    return not is_alive(int(label("pid") or 0), int(label("pid_start") or 0))
 
 
-def _container(entry: dict[str, Any]) -> Leftover:
-    labels = entry["Labels"]
+def _container(entry: dict[str, Any], daemon: Daemon) -> tuple[Leftover, dict[str, str]]:
+    labels = entry.get("Labels") or {}
+    image = labels.get(f"{LABEL_PREFIX}image", entry.get("Image", "?"))
+    detail = f"container {entry['Id'][:12]} of image {image}, {entry.get('Status', '?')}"
+    return _left("container", entry["Id"], detail, labels, daemon), labels
+
+
+def _thing(kind: str, ident: str, entry: dict[str, Any], daemon: Daemon) -> tuple[Leftover, dict[str, str]]:
+    labels = entry.get("Labels") or {}
+    return _left(kind, ident, f"{kind} {entry.get('Name', ident)}", labels, daemon), labels
+
+
+def _left(kind: str, ident: str, detail: str, labels: dict[str, str], daemon: Daemon) -> Leftover:
+    where = "" if daemon.is_local else f" on {daemon.host}"
     return Leftover(
-        kind="container",
-        ident=entry["Id"],
+        kind=kind,
+        ident=ident,
         engine=labels.get(f"{LABEL_PREFIX}engine", ""),
         run_id=labels.get(f"{LABEL_PREFIX}run_id", ""),
         owner_pid=int(labels.get(f"{LABEL_PREFIX}pid") or 0),
-        detail=f"container {entry['Id'][:12]} of image {entry.get('Image', '?')}, {entry.get('Status', '?')}",
+        detail=detail + where,
+        daemon=daemon,
     )
 
 
-def _remove_container(ident: str) -> bool:
+def _remove_from(daemon: Daemon, leftover: Leftover) -> bool:
     try:
-        client = local_daemon(timeout_s=30)
+        client = open_daemon(daemon, timeout_s=30)
     except NoDaemon:
         return False
     from docker.errors import DockerException, NotFound
 
     try:
-        client.api.remove_container(ident, force=True, v=True)
+        _remove_thing(client, leftover)
     except NotFound:
         return True
     except (DockerException, OSError):
@@ -281,3 +229,12 @@ def _remove_container(ident: str) -> bool:
     finally:
         client.close()
     return True
+
+
+def _remove_thing(client: docker.DockerClient, leftover: Leftover) -> None:
+    if leftover.kind == "container":
+        client.api.remove_container(leftover.ident, force=True, v=True)
+    elif leftover.kind == "network":
+        client.api.remove_network(leftover.ident)
+    else:
+        client.api.remove_volume(leftover.ident)

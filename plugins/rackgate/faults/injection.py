@@ -41,7 +41,7 @@ def inject(run: Run, kind: str, engine: Engine) -> Iterator[Injection]:
         raise NotAllowed(
             f"target {run.target.name} does not allow engines to be broken: may_break = ['engine']"
         )
-    fault = run.registry.faults[kind](engine)
+    fault = run.registry.faults[kind](engine, _deadline_s(run))
     injection = Injection(FaultTimeline(kind=kind, entity=fault.entity))
     _moment(run, fault, "intend", ok=True)
     try:
@@ -55,6 +55,12 @@ def inject(run: Run, kind: str, engine: Engine) -> Iterator[Injection]:
         injection.timeline = replace(injection.timeline, healed_ns=time.perf_counter_ns())
         if _step(run, fault, "prove_healed", fault.prove_healed, injection):
             injection.timeline = replace(injection.timeline, proven_healed_ns=time.perf_counter_ns())
+
+
+def _deadline_s(run: Run) -> float:
+    """Return how long a proof may take: what was agreed for the recovery."""
+    row = run.acceptance.slo("fault_injection.kill_recovery")
+    return row.bound if row is not None else 180.0
 
 
 def _step(run: Run, fault: Fault, moment: str, act: Callable[[], bool | None], injection: Injection) -> bool:

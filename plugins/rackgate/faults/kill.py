@@ -18,7 +18,7 @@ class KillEngine:
 
     kind = "kill"
 
-    def __init__(self, engine: Engine, *, deadline_s: float = 60.0) -> None:
+    def __init__(self, engine: Engine, deadline_s: float) -> None:
         if not isinstance(engine.handle, Killable):
             raise TypeError(f"engine {engine.name} ({engine.spec.launcher}) cannot be killed from here")
         self.entity = engine.entity

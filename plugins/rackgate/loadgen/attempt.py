@@ -244,7 +244,7 @@ class Attempt:
             output_tokens=answer.output_tokens,
             token_source=answer.token_source,
             http_status=self._status,
-            finish_reason=answer.finish_reason,
+            finish_reason=_clean(answer.finish_reason),
             detail=self._shown(answer),
             text_digest=digest,
             warnings=tuple(warnings),
@@ -260,7 +260,12 @@ class Attempt:
             secret = value.rpartition(" ")[2]
             if len(secret) >= 6:
                 detail = detail.replace(secret, "***")
-        return detail.encode("utf-8", "replace").decode()[:_DETAIL_CHARACTERS]
+        return (_clean(detail) or "")[:_DETAIL_CHARACTERS]
+
+
+def _clean(text: str | None) -> str | None:
+    """Return a text that files can hold: JSON may smuggle half a surrogate pair in."""
+    return None if text is None else text.encode("utf-8", "replace").decode()
 
 
 def _message(body: bytes) -> str:

@@ -112,9 +112,7 @@ class HttpClient:
             except OSError as error:
                 failure = failure or error
             else:
-                if address != self._addresses[0]:  # the one that answers goes first from now on
-                    self._addresses.remove(address)
-                    self._addresses.insert(0, address)
+                self._addresses = [address]  # another address of the name may be another engine
                 return connection
         raise failure or OSError(f"no address for {self._server.host}")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rackgate.loadgen.arrivals import schedule_ns
 from rackgate.loadgen.clock import Alarm
 from rackgate.loadgen.handicap import spoil
+from rackgate.loadgen.heartbeat import Heartbeat
 from rackgate.loadgen.http1 import HttpClient
 from rackgate.loadgen.lane import Lane
 from rackgate.loadgen.spool import spool_line
@@ -56,6 +57,7 @@ class Offer:
         self._running: set[Attempt] = set()
         self._finished: deque[tuple[Attempt, bool]] = deque()
         self._concluding = False
+        self._heartbeat = Heartbeat()
         self.scheduled = self.started = self.dropped = self.peak_in_flight = 0
         self.outcomes: dict[str, int] = {}
         self.start_ns = self.last_start_ns = self.end_ns = 0
@@ -79,10 +81,12 @@ class Offer:
         self._housekeeping()
         cpu_s = time.process_time()
         self.start_ns = self.last_start_ns = self.end_ns = perf_counter_ns()
+        self._heartbeat.start()
         spoil(self._plan.handicap, self)
         try:
             await (self._open() if self._load.open else self._closed())
         finally:
+            self._heartbeat.stop()
             gc.enable()
             gc.unfreeze()
         cpu_s = time.process_time() - cpu_s
@@ -111,6 +115,7 @@ class Offer:
             "outcomes": self.outcomes,
             "peak_in_flight": self.peak_in_flight,
             "cpu_s": cpu_s,
+            "loop_lag_p99_ms": self._heartbeat.late_ms(0.99),
             "stopped": self._stop.is_set(),
         }
 

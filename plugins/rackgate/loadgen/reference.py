@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import selectors
 import subprocess
-import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import rackgate
+from rackgate.loadgen.child import start_child
 from rackgate.loadgen.plan import Endpoint
 from rackgate.loadgen.reference_server import Script
 from rackgate.loadgen.running import OfferedLoad, start_load
@@ -23,6 +20,7 @@ from rackgate.measurement import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -100,15 +98,7 @@ def measure_instrument(
 @contextmanager
 def reference_server(script: Script) -> Iterator[str]:
     """Yield the URL of a running reference server. Raises `ReferenceDied`."""
-    source = str(Path(rackgate.__file__).parent.parent)
-    search = os.pathsep.join(part for part in (source, os.environ.get("PYTHONPATH", "")) if part)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rackgate.loadgen.reference_server"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": search},
-        start_new_session=True,
-    )
+    process = start_child("rackgate.loadgen.reference_server")
     try:
         yield f"http://127.0.0.1:{_port_of(process, script)}"
     finally:

@@ -7,7 +7,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-import rackgate
+from rackgate.loadgen.child import start_child
 from rackgate.loadgen.handicap import HANDICAPS
 from rackgate.loadgen.plan import Endpoint, Plan
 from rackgate.loadgen.spool import read_spool
@@ -56,7 +55,8 @@ class OfferedLoad:
     """A load that was offered, or the reason why it is not known what became of it.
 
     `start_ns` is the end of warm-up, `end_ns` the last `done`; the steady window ends with the last
-    scheduled start. `cpu_s` is what the worker spent between them. With a reason, `samples` holds what
+    scheduled start. `cpu_s` is what the worker spent between them,
+    `loop_lag_p99_ms` how late its event loop was. With a reason, `samples` holds what
     had been finished until then.
     """
 
@@ -72,6 +72,7 @@ class OfferedLoad:
     samples_path: Path | None = None
     peak_in_flight: int = 0
     cpu_s: float = 0.0
+    loop_lag_p99_ms: float | None = None
     reason: Reason | None = None
     detail: str = ""
 
@@ -129,16 +130,7 @@ class RunningLoad:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the worker lives
         self._said = b""
         self._counted = self._counted_bytes = 0
-        source = str(Path(rackgate.__file__).parent.parent)
-        search = os.pathsep.join(part for part in (source, os.environ.get("PYTHONPATH", "")) if part)
-        self._worker = subprocess.Popen(
-            [sys.executable, "-m", "rackgate.loadgen.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": search},
-            start_new_session=True,  # Ctrl-C is for the caller, who ends the load in order
-        )
+        self._worker = start_child("rackgate.loadgen.worker", stderr=self._errors)
         self._tell((plan.to_json() + "\n").encode())
 
     @property
@@ -258,7 +250,15 @@ class RunningLoad:
             )
         elif reason is None and not in_time:
             reason, detail = Reason.TIMEOUT, "the load was ended at the caller's limit"
-        moments = ("start_ns", "end_ns", "steady_start_ns", "steady_end_ns", "peak_in_flight", "cpu_s")
+        moments = (
+            "start_ns",
+            "end_ns",
+            "steady_start_ns",
+            "steady_end_ns",
+            "peak_in_flight",
+            "cpu_s",
+            "loop_lag_p99_ms",
+        )
         return OfferedLoad(
             **common,
             **{name: result[name] for name in moments},
@@ -280,7 +280,7 @@ class RunningLoad:
         try:
             table.write(self._samples_path)
             self._spool.unlink()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             return table, False, f"the samples cannot be kept: {error}"
         return table, True, ""
 

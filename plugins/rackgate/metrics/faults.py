@@ -28,7 +28,10 @@ _CALM_NS = 1_000_000_000
 
 
 def detection_s(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """Injection of the fault to the scheduled start of the last request that failed before the healing."""
+    """Injection of the fault to the scheduled start of the last request that failed before the healing.
+
+    Infinite if requests went on failing until the healing.
+    """
     found = _faulted(observation, slo, entity)
     if isinstance(found, Measurement):
         return found
@@ -41,6 +44,9 @@ def detection_s(observation: Observation, slo: Slo, entity: str) -> Measurement:
             slo, entity, 0.0, int(((scheduled >= begin) & (scheduled < end)).sum()), "no request failed"
         )
     last = int(scheduled[failed].max())
+    if end - last < _CALM_NS:
+        text = f"{int(failed.sum())} requests failed, until the healing: the engine stayed in rotation"
+        return _value(slo, entity, float("inf"), int(failed.sum()), text)
     return _value(
         slo, entity, (last - begin) / 1e9, int(failed.sum()), f"{int(failed.sum())} requests failed"
     )

@@ -38,10 +38,10 @@ def tpot_ms(observation: Observation, slo: Slo, entity: str) -> Measurement:
     Not accepted where most answers arrived in bursts: a hop that buffers the stream hides the engine.
     """
     chosen = chosen_samples(observation, slo, entity)
-    if chosen.table is not None:
-        bursts = [_is_burst(one) for one in _streams(chosen.table.column("token_ns"))]
-        if bursts and np.mean(bursts) > _BURST_SHARE:
-            text = f"{sum(bursts)} of {len(bursts)} streams arrived in one burst: a hop buffers them"
+    if chosen.table is not None and len(chosen.table):
+        bursts = np.asarray(chosen.table.burst, dtype=bool)
+        if bursts.mean() > _BURST_SHARE:
+            text = f"{int(bursts.sum())} of {len(bursts)} streams arrived in one burst: a hop buffers them"
             return missing(slo.metric, entity, slo.unit, Reason.UNSUPPORTED, text)
     return percentile_of(observation, slo, entity, "tpot_ms", chosen)
 
@@ -144,15 +144,6 @@ def _plain(slo: Slo, entity: str, value: float, count: int, detail: str) -> Meas
     return Measurement(
         metric=slo.metric, entity=entity, value=value, unit=slo.unit, count=count, detail=detail
     )
-
-
-def _streams(column: npt.NDArray[np.object_]) -> list[npt.NDArray[np.int64]]:
-    return [np.asarray(one, dtype=np.int64) for one in column if one is not None and len(one) > 2]
-
-
-def _is_burst(moments: npt.NDArray[np.int64]) -> bool:
-    """Most gaps of a stream below a tenth of a millisecond: no engine decodes that fast."""
-    return bool(np.mean(np.diff(moments) < 100_000) > _BURST_SHARE)
 
 
 def register_metrics(register: Register) -> None:

@@ -135,6 +135,17 @@ def lag_p99_ms(looks: tuple[OfferedLoad, ...]) -> float | None:
     return nearest_rank(values[~np.isnan(values)], 0.99)
 
 
+def _inexact(looks: tuple[OfferedLoad, ...], limit_ms: float) -> str:
+    """Say why the load generator was too late for its latencies to be the rack's; empty if it was not."""
+    lag = lag_p99_ms(looks)
+    if lag is not None and lag > limit_ms:
+        return f"the load generator sent {lag:.1f} ms late (P99, accepted {limit_ms:g} ms)"
+    standstill = max((look.loop_lag_p99_ms or 0.0 for look in looks), default=0.0)
+    if standstill > limit_ms:
+        return f"the load generator's loop was {standstill:.1f} ms late (P99, accepted {limit_ms:g} ms)"
+    return ""
+
+
 def percentile_of(
     observation: Observation, slo: Slo, entity: str, column: str, chosen: Chosen | None = None
 ) -> Measurement:
@@ -142,10 +153,9 @@ def percentile_of(
     chosen = chosen or chosen_samples(observation, slo, entity)
     if chosen.table is None:
         return chosen.why or missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no samples")
-    lag = lag_p99_ms(chosen.looks)
-    if lag is not None and lag > observation.lag_limit_ms:
-        text = f"the load generator sent {lag:.1f} ms late (P99, accepted {observation.lag_limit_ms:g} ms)"
-        return missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, text)
+    inexact = _inexact(chosen.looks, observation.lag_limit_ms)
+    if inexact:
+        return missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, inexact)
     table = chosen.table
     failed = failed_mask(table)
     outcome = np.asarray(table.column("outcome"), dtype=str)

@@ -53,6 +53,10 @@ def main(arguments: list[str] | None = None) -> int:
         left = left[_WRONG_RECORDS:]
     elif again and options.defect == "overwrite":
         _overwrite(options.output, finished, tasks, client)
+    elif again and options.defect == "invent":
+        left = left + [{**task, "custom_id": f"{task['custom_id']}-again"} for task in left[:_WRONG_RECORDS]]
+    elif again and options.defect == "fail":
+        left = [{**task, "url": "/v1/unknown"} for task in left[:_WRONG_RECORDS]] + left[_WRONG_RECORDS:]
     with options.output.open("ab") as output:
         _run(left, client, output.fileno())
     return 0

@@ -201,9 +201,11 @@ class _Generation:
             if not last:
                 return
             data = b"".join(self._held)
-        if not self._exchange.started:
-            self._exchange.start(200, {"content-type": _EVENTS, **self._server.headers(self._exchange)})
-        self._exchange.send(data)
+        if self._exchange.started:
+            self._exchange.send(data)
+        else:
+            headers = {"content-type": _EVENTS, **self._server.headers(self._exchange)}
+            self._exchange.start(200, headers, first=data)
 
     def _finish(self, token: bytes, reason: str) -> bool:
         self._server.metrics.finished[reason] += 1

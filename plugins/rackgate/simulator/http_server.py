@@ -53,18 +53,20 @@ class Exchange:
         self._connection.write(head + body)
         self._finish()
 
-    def start(self, status: int, headers: Mapping[str, str], *, chunked: bool = True) -> None:
-        """Send the head of an answer whose body follows piece by piece."""
+    def start(
+        self, status: int, headers: Mapping[str, str], *, chunked: bool = True, first: bytes = b""
+    ) -> None:
+        """Send the head of an answer whose body follows piece by piece, together with its first piece."""
         if self.finished:
             return
         self.started = True
         framing = {"transfer-encoding": "chunked"} if chunked else {}
-        self._connection.write(_head(status, {**headers, **framing}))
+        self._connection.write(_head(status, {**headers, **framing}) + (_chunk(first) if first else b""))
 
     def send(self, data: bytes) -> None:
         """Send one piece of a chunked body at once."""
         if not self.finished:
-            self._connection.write(b"%x\r\n%b\r\n" % (len(data), data))
+            self._connection.write(_chunk(data))
 
     def send_raw(self, data: bytes) -> None:
         """Send a piece of a body whose length the head has told."""
@@ -125,6 +127,8 @@ class HttpConnection(asyncio.Protocol):
         """Parse; what is not HTTP ends the connection."""
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError:
+            raise  # a fault of ours, not of the client: it belongs in the log
         except httptools.HttpParserError:
             self.write(_head(400, {"content-length": "0", "connection": "close"}))
             self.close()
@@ -192,3 +196,7 @@ def openai_error(status: int, message: str, kind: str, param: str | None = None)
 def _head(status: int, headers: Mapping[str, str]) -> bytes:
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{lines}\r\n".encode("latin-1")
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)

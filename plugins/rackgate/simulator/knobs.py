@@ -82,9 +82,11 @@ class GatewayKnobs:
     """The gateway in front of the engines.
 
     `weights` are per engine, `node_delay_ms` per node and added to every request that goes there.
+    `url_host` replaces the loopback address in the gateway's URL.
     """
 
     listening: bool = True
+    url_host: str = ""
     health_checks: bool = True
     failover: bool = True
     health_interval_s: float = 0.5

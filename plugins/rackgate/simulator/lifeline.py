@@ -62,7 +62,8 @@ def bound_socket(port: int = 0) -> socket.socket:
 
     A second one on the same port may listen, so that an engine that comes back has its old address.
     """
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # With the protocol named, or asyncio leaves Nagle's algorithm on and tokens wait for each other.
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     bound.bind(("127.0.0.1", port))

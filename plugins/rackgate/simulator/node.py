@@ -207,7 +207,8 @@ class _Node:
 
     def start(self, index: int) -> None:
         """Ask for an engine, unless it runs or its card does not let it come back."""
-        if self.cards[index].restart_works and not self.states[index][Slot.KILL_PID]:
+        card = self.cards[index]
+        if card.listening and card.restart_works and not self.states[index][Slot.KILL_PID]:
             self.wanted.append(index)
             self.loop.call_soon(self.loop.stop)
 

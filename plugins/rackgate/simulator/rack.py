@@ -130,7 +130,8 @@ def start_rack(
         urls = _engine_urls(target, chosen, ports)
         _wait_until_serving(target, chosen, states, deadline_s)
         gateway.tell({"model": settings.model, "knobs": to_table(chosen.gateway), "engines": urls})
-        gateway_url = f"http://127.0.0.1:{gateway.hear(deadline_s)['gateway']}"
+        host = chosen.gateway.url_host or "127.0.0.1"
+        gateway_url = f"http://{host}:{gateway.hear(deadline_s)['gateway']}"
         control_urls = {
             node.name: f"http://127.0.0.1:{port['control']}"
             for node, port in zip(target.nodes, ports, strict=True)

@@ -20,7 +20,7 @@ __all__ = ["BATCH_DEFECTS", "HANDICAPS", "Proof", "Scenario", "parse_scenarios",
 HANDICAPS = ("", "slow", "die")
 """What a scenario may do to the load generator."""
 
-BATCH_DEFECTS = ("none", "duplicate", "lose", "overwrite", "mute")
+BATCH_DEFECTS = ("none", "duplicate", "lose", "overwrite", "invent", "fail", "mute")
 """What the simulated batch command may do wrong; all but `mute` show only when it is run again."""
 
 

@@ -125,6 +125,8 @@ class Upstream(asyncio.Protocol):
         """Parse one read and pass on what it held of the body in one piece."""
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError:
+            raise  # a fault of ours, not of the engine: it belongs in the log
         except httptools.HttpParserError as problem:
             self._fail(f"not HTTP: {problem}")
             return

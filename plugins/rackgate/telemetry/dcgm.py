@@ -3,88 +3,210 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from rackgate.measurement import Reason
-from rackgate.telemetry.reading import FIELDS, Reading
+from rackgate.telemetry.dcgm_names import NAMES
+from rackgate.telemetry.reading import REQUIRED, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from rackgate.target import Card, Node
 
-__all__ = ["is_blank", "parse_page"]
+__all__ = [
+    "CardPage",
+    "XidChange",
+    "card_label",
+    "is_blank",
+    "parse_page",
+    "readings_of",
+    "samples_by_card",
+    "xid_change",
+]
 
-_NAMES = {
-    "DCGM_FI_DEV_GPU_TEMP": ("temperature_c", 1.0),
-    "DCGM_FI_DEV_MEMORY_TEMP": ("memory_temperature_c", 1.0),
-    "DCGM_FI_DEV_POWER_USAGE": ("power_w", 1.0),
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": ("energy_j", 1e-3),
-    "DCGM_FI_DEV_SM_CLOCK": ("sm_clock_mhz", 1.0),
-    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": ("clock_event_reasons", 1.0),
-    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": ("clock_event_reasons", 1.0),
-    "DCGM_FI_DEV_GPU_UTIL": ("utilisation_pct", 1.0),
-    "DCGM_FI_DEV_FB_USED": ("memory_used_mib", 1.0),
+# DCGM's blank values start here and count up: blank, not found, not supported, no permission. Exporters
+# print them as they are, rounded to a double, or times 100 where they show a ratio in percent.
+_BLANKS = (
+    (0x7FFFFFF0, 0x7FFFFFFF),
+    (0x7FFFFFFFFFFFFFF0, 2**63),  # 2**63 is what the others round to as a double
+    (2.0**47, 2.0**47 + 3),
+    (2.0**47 * 100, (2.0**47 + 3) * 100),
+)
+_NO_PERMISSION = frozenset({0x7FFFFFF3, 0x7FFFFFFFFFFFFFF3, 2**47 + 3})
+
+_ALIASES = {
+    "uuid": ("UUID", "uuid", "gpu_uuid", "exported_UUID", "exported_uuid"),
+    "index": ("gpu", "GPU", "gpu_index", "exported_gpu"),
+    "host": ("Hostname", "hostname", "exported_Hostname", "exported_hostname", "node"),
+    "model": ("modelName", "model_name", "exported_modelName"),
+    "pci": ("pci_bus_id", "PCI_BUS_ID", "exported_pci_bus_id"),
+    "link": ("nvlink", "link", "port"),
+    "instance": ("GPU_I_ID", "gpu_i_id", "exported_GPU_I_ID"),
 }
 
-# DCGM's blank values start here and count up: blank, not found, not supported, no permission.
-_BLANKS = ((0x7FFFFFF0, 0x7FFFFFFF), (0x7FFFFFFFFFFFFFF0, 0x7FFFFFFFFFFFFFFF), (2.0**47, 2.0**47 + 3))
+
+@dataclass(slots=True)
+class CardPage:
+    """What a page says of one card: values by the exporter's names, and where series contradict."""
+
+    identity: str
+    index: str | None = None
+    host: str | None = None
+    model: str | None = None
+    values: dict[str, float] = field(default_factory=dict)
+    links: dict[tuple[str, str], float] = field(default_factory=dict)
+    samples: int = 0
+    contradictions: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XidChange:
+    """What the last-XID gauge of one card did between two scrapes.
+
+    `new` is a code that came in between, None if the gauge stood still: then nothing is known of a
+    second event of the same code, and `old` is no fault of this run.
+    """
+
+    new: int | None
+    old: int | None
+    note: str
 
 
 def is_blank(value: float) -> bool:
-    """Return whether a number is one of DCGM's sentinels (int32, int64, fp64) or no number."""
+    """Return whether a number is one of DCGM's sentinels (int32, int64, fp64, x 100) or no number."""
     return not math.isfinite(value) or any(low <= value <= high for low, high in _BLANKS)
 
 
-def parse_page(text: str, node: Node, t_ns: int) -> list[Reading]:
-    """Return one reading for each declared card and field; raises ValueError if the text is not a page."""
-    found: dict[tuple[str, str], float] = {}
-    seen: set[str] = set()
-    for labels, name, value in _samples(text):
-        card = _card_of(labels, node)
-        if card is None:
+def card_label(labels: Mapping[str, str], what: str) -> str | None:
+    """Return a label of a series under any of the names that exporters and Prometheus give it."""
+    return next((labels[name] for name in _ALIASES[what] if labels.get(name)), None)
+
+
+def samples_by_card(samples: Iterable[tuple[Mapping[str, str], str, float]]) -> dict[str, CardPage]:
+    """Return what is said of each card, by UUID, else by index.
+
+    Several series of one card (per pod, process or MIG instance) are one value: equal repeats collapse,
+    differing ones are kept as contradictions and give no value.
+    """
+    pages: dict[str, CardPage] = {}
+    for labels, name, value in samples:
+        uuid, index = card_label(labels, "uuid"), card_label(labels, "index")
+        identity = uuid or index
+        if identity is None:
             continue
-        seen.add(card.name)
-        # The parser gives a counter the suffix that its own format asks for.
-        field, factor = _NAMES.get(name.removesuffix("_total"), ("", 1.0))
-        if field:
-            # Several series of one card (per process or pod) repeat one value: they are never summed.
-            found.setdefault((card.name, field), value if is_blank(value) else value * factor)
-    return [
-        _reading(card.name, field, found.get((card.name, field)), node.name, t_ns, lost=card.name not in seen)
-        for card in node.cards
-        for field in FIELDS
-    ]
+        page = pages.setdefault(identity, CardPage(identity, index=index))
+        page.samples += 1
+        page.host = page.host or card_label(labels, "host")
+        page.model = page.model or card_label(labels, "model")
+        link = card_label(labels, "link")
+        if link is not None:
+            page.links[name, link] = value
+        else:
+            _add(page, name, value, of_instance=card_label(labels, "instance") is not None)
+    return pages
 
 
-def _reading(entity: str, field: str, value: float | None, node: str, t_ns: int, *, lost: bool) -> Reading:
-    if value is not None and not is_blank(value):
-        return Reading(t_ns, node, entity, field, value)
-    if lost:
-        return Reading(
-            t_ns, node, entity, field, None, Reason.ABSENT, "the exporter lists no series of this card"
-        )
-    if value is None:
-        return Reading(t_ns, node, entity, field, None, Reason.ABSENT, "the exporter has no such series")
-    return Reading(
-        t_ns, node, entity, field, None, Reason.BLANK, f"the exporter says {value:.0f}, DCGM's blank"
-    )
+def _add(page: CardPage, name: str, value: float, *, of_instance: bool) -> None:
+    known = page.values.get(name)
+    if known is None or (is_blank(known) and not is_blank(value)):
+        page.values[name] = value
+    elif not of_instance and not is_blank(value) and not math.isclose(known, value, rel_tol=1e-3):
+        page.contradictions[name] = (known, value)
+
+
+def parse_page(text: str, node: Node, t_ns: int) -> list[Reading]:
+    """Return the readings of each declared card; raises ValueError if the text is not a page."""
+    return readings_of(samples_by_card(_samples(text)), node, t_ns, "the exporter")
+
+
+def readings_of(pages: Mapping[str, CardPage], node: Node, t_ns: int, who: str) -> list[Reading]:
+    """Return what pages say of the cards of a node; required fields that they lack have a reason."""
+    readings: list[Reading] = []
+    for card in node.cards:
+        page = _page_of(card, pages)
+        if page is None:
+            detail = f"{who} lists no series of this card"
+            readings += [
+                Reading(t_ns, node.name, card.name, one, None, Reason.ABSENT, detail) for one in REQUIRED
+            ]
+            continue
+        found = _card_readings(page, card.name, node.name, t_ns)
+        said = {one.field for one in found}
+        readings += found
+        readings += [
+            Reading(t_ns, node.name, card.name, one, None, Reason.ABSENT, f"{who} has no such series")
+            for one in REQUIRED
+            if one not in said
+        ]
+    return readings
+
+
+def _card_readings(page: CardPage, entity: str, node: str, t_ns: int) -> list[Reading]:
+    found: dict[str, Reading] = {}
+    for name, value in page.values.items():
+        if name not in NAMES:
+            continue
+        our_name, factor = NAMES[name]
+        reading = _reading(page, name, value * (1.0 if is_blank(value) else factor))
+        known = found.get(our_name)
+        if known is None or known.value is None:
+            found[our_name] = Reading(t_ns, node, entity, our_name, *reading)
+    return list(found.values())
+
+
+def _reading(page: CardPage, name: str, value: float) -> tuple[float | None, Reason | None, str]:
+    if name in page.contradictions:
+        first, second = page.contradictions[name]
+        return None, Reason.INSTRUMENT, f"series of {name} contradict each other: {first:g} and {second:g}"
+    if is_blank(value):
+        denied = value in _NO_PERMISSION
+        reason = Reason.NO_PERMISSION if denied else Reason.BLANK
+        return None, reason, f"{name} is {value:.0f}, DCGM's blank"
+    return value, None, ""
+
+
+def xid_change(before: str, after: str) -> dict[str, XidChange]:
+    """Return what `DCGM_FI_DEV_XID_ERRORS` of each card did between two pages.
+
+    The gauge holds the last code until a restart: it is compared, never counted.
+    """
+    first, last = _xids(before), _xids(after)
+    changes = {}
+    for card, code in last.items():
+        old = first.get(card) or None
+        if code == (old or 0):
+            note = "no change: a second equal XID would not show here, see the kernel log"
+            changes[card] = XidChange(new=None, old=old, note=note if old else "none since the driver began")
+        else:
+            note = "the last of perhaps several: the kernel log has the first and the cause"
+            changes[card] = XidChange(new=code or None, old=old, note=note)
+    return changes
+
+
+def _xids(text: str) -> dict[str, int]:
+    pages = samples_by_card(_samples(text))
+    name = "DCGM_FI_DEV_XID_ERRORS"  # a gauge
+    return {
+        card: int(page.values[name])
+        for card, page in pages.items()
+        if name in page.values and not is_blank(page.values[name])
+    }
 
 
 def _samples(text: str) -> Iterator[tuple[dict[str, str], str, float]]:
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            yield sample.labels, sample.name, sample.value
+            yield sample.labels, re.sub("_(total|TOTAL)$", "", sample.name), sample.value
 
 
-def _card_of(labels: dict[str, str], node: Node) -> Card | None:
-    if labels.get("GPU_I_ID"):  # a MIG instance is not the card
-        return None
-    uuid = labels.get("UUID") or labels.get("uuid")
-    by_uuid = next((card for card in node.cards if uuid and card.uuid == uuid), None)
-    if by_uuid is not None:
-        return by_uuid
-    index = labels.get("gpu", labels.get("GPU", ""))
-    return next((card for card in node.cards if str(card.index) == index and not (uuid and card.uuid)), None)
+def _page_of(card: Card, pages: Mapping[str, CardPage]) -> CardPage | None:
+    if card.uuid and card.uuid in pages:
+        return pages[card.uuid]
+    with_index = [page for page in pages.values() if page.index == str(card.index)]
+    # A declared UUID that is not there is a lost or exchanged card, whoever has its index now.
+    return next((page for page in with_index if not (card.uuid and page.identity != page.index)), None)

@@ -1,96 +1,124 @@
-"""Polls every node's exporter in threads of their own and keeps what they say, part by part, on disk."""
+"""Polls every source in a thread of its own and keeps what they say, part by part, on disk."""
 
 from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
-from rackgate.telemetry.reading import FIELDS, Reading
+from rackgate.target import Node
+from rackgate.telemetry.exporter import ExporterSource, poll_node
 from rackgate.telemetry.table import TelemetryTable
+from rackgate.telemetry.thinning import REACH_BACK_NS, Thinning
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    import httpx
-
-    from rackgate.target import Node
+    from rackgate.telemetry.reading import Reading
+    from rackgate.telemetry.source import Source
 
 __all__ = ["Sampler", "poll_node"]
 
 _KEPT_READINGS = 200_000
 
 
-def poll_node(client: httpx.Client, node: Node) -> list[Reading]:
-    """Return one reading for each card and field of a node; whatever went wrong is their reason."""
-    import httpx
+class _Lane:
+    """One source and the thread that polls it: a source that hangs holds up nobody else."""
 
-    from rackgate.telemetry.dcgm import parse_page
+    def __init__(self, source: Source, sampler: Sampler) -> None:
+        self.source = source
+        self.asked_ns = 0
+        self.answered = 0
+        self._sampler = sampler
+        self.thread = threading.Thread(
+            target=self._run, name=f"rackgate-telemetry {source.name}", daemon=True
+        )
 
-    t_ns = time.perf_counter_ns()
-    if node.exporter_url is None:
-        return _nothing(node, t_ns, Reason.NOT_CONFIGURED, f"node {node.name} declares no exporter")
+    def overdue(self, now_ns: int, timeout_s: float) -> bool:
+        return bool(self.asked_ns) and now_ns - self.asked_ns > timeout_s * 1e9
+
+    def _run(self) -> None:
+        sampler, ticks, started = self._sampler, 0, time.perf_counter()
+        interval_s = sampler.interval_s
+        while not sampler.stopping.is_set():
+            self.asked_ns = time.perf_counter_ns()
+            readings = _polled(self.source)
+            self.asked_ns = 0
+            sampler.take(readings)
+            self.answered = time.perf_counter_ns()
+            ticks = max(ticks + 1, int((time.perf_counter() - started) / interval_s))
+            sampler.stopping.wait(max(0.0, started + ticks * interval_s - time.perf_counter()))
+        self.source.close()
+
+
+def _polled(source: Source) -> list[Reading]:
     try:
-        page = client.get(node.exporter_url)
-        page.raise_for_status()
-        return parse_page(page.text, node, t_ns)
-    except httpx.TimeoutException:
-        return _nothing(node, t_ns, Reason.TIMEOUT, f"{node.exporter_url} did not answer in time")
-    except httpx.HTTPStatusError as error:
-        return _nothing(
-            node, t_ns, Reason.UNREACHABLE, f"{node.exporter_url} answered {error.response.status_code}"
-        )
-    except httpx.HTTPError as error:
-        return _nothing(
-            node, t_ns, Reason.UNREACHABLE, f"{node.exporter_url}: {error or type(error).__name__}"
-        )
-    except ValueError as error:
-        return _nothing(node, t_ns, Reason.UNSUPPORTED, f"{node.exporter_url} is no exporter page: {error}")
-
-
-def _nothing(node: Node, t_ns: int, reason: Reason, detail: str) -> list[Reading]:
-    return [
-        Reading(t_ns, node.name, card.name, field, None, reason, detail)
-        for card in node.cards
-        for field in FIELDS
-    ]
+        return source.poll()
+    except Exception as error:  # noqa: BLE001 - the boundary: it becomes readings with a reason
+        return source.nothing(Reason.INSTRUMENT, f"{source.name}: {type(error).__name__}: {error}")
 
 
 class Sampler:
-    """Samples all nodes every `interval_s` from `start` to `stop`; memory is bounded by writing parts."""
+    """Samples all sources every `interval_s` from `start` to `stop`; memory is bounded by writing parts.
+
+    A node among the sources stands for its exporter. A source that does not answer within `timeout_s`
+    gives readings without a value until it does.
+    """
 
     def __init__(
-        self, nodes: tuple[Node, ...], folder: Path, *, interval_s: float, timeout_s: float = 2.0
+        self,
+        sources: Sequence[Source | Node],
+        folder: Path,
+        *,
+        interval_s: float,
+        timeout_s: float = 2.0,
     ) -> None:
-        self._nodes = nodes
         self._folder = folder
         self._interval_s = interval_s
         self._timeout_s = timeout_s
+        self._thinning = Thinning()
         self._recent: list[Reading] = []
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
         self._parts: list[tuple[int, int, Path]] = []
         self._written = 0
-        self.last_sample_ns = 0
-        self._thread = threading.Thread(target=self._run, name="rackgate-telemetry", daemon=True)
+        self._dropped_until_ns = -1
+        self.stopping = threading.Event()
+        self._lanes = [_Lane(_as_source(one, timeout_s), self) for one in sources]
+        self._watch = threading.Thread(target=self._watching, name="rackgate-telemetry", daemon=True)
 
     @property
     def interval_s(self) -> float:
         """Seconds between two samples of a signal."""
         return self._interval_s
 
+    @property
+    def last_sample_ns(self) -> int:
+        """When the slowest source that answers gave its last sample; 0 before the first."""
+        now_ns = time.perf_counter_ns()
+        answered = [lane.answered for lane in self._lanes if not lane.overdue(now_ns, self._timeout_s)]
+        return min(answered, default=now_ns)
+
     def start(self) -> None:
         """Begin sampling."""
-        self._thread.start()
+        for lane in self._lanes:
+            lane.thread.start()
+        self._watch.start()
 
     def stop(self) -> None:
-        """End sampling and write what is left; safe to call twice."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=self._timeout_s + self._interval_s + 5.0)
+        """End sampling and write what is left; safe to call twice, waits for no source that hangs."""
+        self.stopping.set()
+        deadline = time.monotonic() + self._timeout_s + 1.0
+        for thread in (*(lane.thread for lane in self._lanes), self._watch):
+            if thread.is_alive():
+                thread.join(timeout=max(0.0, deadline - time.monotonic()))
         self.flush()
+
+    def take(self, readings: list[Reading]) -> None:
+        """Keep readings from elsewhere, or of a source."""
+        with self._lock:
+            self._recent += self._thinning.keep(readings)
 
     def flush(self) -> None:
         """Write the readings that are not on disk yet as one more part."""
@@ -100,35 +128,42 @@ class Sampler:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 path = self._folder / f"part-{len(self._parts):04d}.parquet"
                 TelemetryTable.from_readings(fresh).write(path)
-                self._parts.append((fresh[0].t_ns, fresh[-1].t_ns, path))
-            self._recent = self._recent[-_KEPT_READINGS:]
+                moments = [one.t_ns for one in fresh]
+                self._parts.append((min(moments), max(moments), path))
+            dropped, self._recent = self._recent[:-_KEPT_READINGS], self._recent[-_KEPT_READINGS:]
+            self._dropped_until_ns = max([self._dropped_until_ns, *(one.t_ns for one in dropped)])
             self._written = len(self._recent)
 
     def window(self, start_ns: int, end_ns: int) -> TelemetryTable:
-        """Return all readings between two moments, with one interval of margin on each side."""
+        """Return all readings between two moments, with one interval of margin on each side.
+
+        Signals that seldom change reach back to the last time they were written.
+        """
         margin_ns = round(self._interval_s * 1.5e9)
         begin, end = start_ns - margin_ns, end_ns + margin_ns
+        back = begin - max(REACH_BACK_NS, margin_ns)
         with self._lock:
-            recent = list(self._recent)
-            oldest = recent[0].t_ns if recent else end
-            parts = [
-                path for first, last, path in self._parts if first < oldest and last >= begin and first <= end
-            ]
-        older = [one for path in parts for one in TelemetryTable.read(path).readings if one.t_ns < oldest]
-        return TelemetryTable.from_readings(one for one in (*older, *recent) if begin <= one.t_ns <= end)
+            recent, fresh = list(self._recent), self._recent[self._written :]
+            parts = [path for low, high, path in self._parts if low <= end and high >= back]
+            before = [one for one in self._thinning.last() if one.value is None and one.t_ns < back]
+            on_disk = self._dropped_until_ns >= back
+        tables = [TelemetryTable.read(path) for path in parts] if on_disk else []
+        tables.append(TelemetryTable.from_readings(fresh if on_disk else recent))
+        inside = [one.window(back, begin, end) for one in tables]
+        return TelemetryTable.concat([TelemetryTable.from_readings(before), *inside])
 
-    def _run(self) -> None:
-        import httpx
+    def _watching(self) -> None:
+        """Say of each source that hangs, once per interval, that it does; write full parts."""
+        while not self.stopping.wait(self._interval_s):
+            now_ns = time.perf_counter_ns()
+            for lane in self._lanes:
+                if lane.overdue(now_ns, self._timeout_s):
+                    waited_s = (now_ns - lane.asked_ns) / 1e9
+                    text = f"{lane.source.name} has not answered for {waited_s:.0f} s"
+                    self.take(lane.source.nothing(Reason.TIMEOUT, text))
+            if len(self._recent) - self._written > _KEPT_READINGS:
+                self.flush()
 
-        started = time.perf_counter()
-        ticks = 0
-        with httpx.Client(timeout=self._timeout_s, trust_env=False) as client, ThreadPoolExecutor(16) as pool:
-            while not self._stopping.is_set():
-                for readings in pool.map(lambda node: poll_node(client, node), self._nodes):
-                    with self._lock:
-                        self._recent += readings
-                self.last_sample_ns = time.perf_counter_ns()
-                if len(self._recent) - self._written > _KEPT_READINGS:
-                    self.flush()
-                ticks = max(ticks + 1, int((time.perf_counter() - started) / self._interval_s))
-                self._stopping.wait(max(0.0, started + ticks * self._interval_s - time.perf_counter()))
+
+def _as_source(one: Source | Node, timeout_s: float) -> Source:
+    return ExporterSource(one, timeout_s=timeout_s) if isinstance(one, Node) else one

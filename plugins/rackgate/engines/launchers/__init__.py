@@ -1,21 +1,23 @@
-"""How an engine is had: found at a URL, started as a process, started in a container.
+"""How an engine is had: found at a URL, started as a process, in a container, in Kubernetes.
 
 A launcher is a function (rackgate.engine.Launcher) and a checker of its own table in the target file.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from rackgate.engine import Engine, Launcher
-    from rackgate.target import EngineSpec
+    from rackgate.target import EngineSpec, Target
 
-__all__ = ["LAUNCHERS", "check_settings", "register_launchers"]
+__all__ = ["LAUNCHERS", "check_settings", "load_checked_target", "register_launchers"]
 
 LAUNCHERS = {name: f"rackgate.engines.launchers.{name}" for name in ("remote", "process", "container")}
 """Where each launcher lives, by the name that a target file uses."""
@@ -33,10 +35,19 @@ def check_settings(launcher: str, settings: Mapping[str, object]) -> list[str]:
     return cast("list[str]", checker(settings))
 
 
+def load_checked_target(path: Path) -> Target:
+    """Return the target of a file that uses these launchers alone; raises `ConfigError`."""
+    from rackgate.config.target_file import load_target
+
+    return load_target(path, {name: partial(check_settings, name) for name in LAUNCHERS})
+
+
 def _later(name: str) -> Launcher:
-    def launch(spec: EngineSpec, *, run_id: str, log_dir: str) -> AbstractContextManager[Engine]:
-        launcher = cast("Launcher", getattr(import_module(LAUNCHERS[name]), name))
-        return launcher(spec, run_id=run_id, log_dir=log_dir)
+    def launch(
+        spec: EngineSpec, *, run_id: str, log_dir: str, **more: object
+    ) -> AbstractContextManager[Engine]:
+        launcher = getattr(import_module(LAUNCHERS[name]), name)
+        return cast("AbstractContextManager[Engine]", launcher(spec, run_id=run_id, log_dir=log_dir, **more))
 
     launch.__name__ = name
     return launch

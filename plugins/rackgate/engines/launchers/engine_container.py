@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from rackgate.engines.launchers.devices import CardView
+
 if TYPE_CHECKING:
     from docker.models.containers import Container
     from testcontainers.core.container import DockerContainer
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["EngineContainer", "status_ended"]
 
 _LOG_BYTES = 4 * 1024 * 1024
+_TAIL_BYTES = 65_536
 
 
 def status_ended(status: str) -> bool:
@@ -61,11 +64,42 @@ class EngineContainer:
         """Return whether the container runs."""
         return self.status in ("running", "paused")
 
+    def ended(self) -> str:
+        """Return how its main process ended; empty while it runs or is on the way to running."""
+        status = self.status
+        if not status_ended(status):
+            return ""
+        return "its removal by somebody else" if status == "gone" else f"exit code {self.exit_code}"
+
+    def tail(self) -> bytes:
+        """Return the end of what it wrote."""
+        return self.logs()[-_TAIL_BYTES:]
+
+    def pause(self) -> None:
+        """Freeze all its processes where they stand: ports stay open, nothing answers."""
+        self._inner.pause()
+
+    def resume(self) -> None:
+        """Let its processes go on."""
+        self._inner.unpause()
+
+    def card_view(self) -> CardView | None:
+        """Return what `nvidia-smi -L` says in the container; None if it cannot be asked."""
+        from docker.errors import APIError
+
+        try:
+            code, output = self._inner.exec_run(["nvidia-smi", "-L"])
+        except APIError:  # it has ended, or the daemon cannot find the program
+            return None
+        return CardView(exit_code=int(code or 0), said=bytes(output).decode("utf-8", "replace"))
+
     def stop(self, grace_s: float) -> None:
         """SIGTERM to the main process, SIGKILL when the grace is over."""
         from docker.errors import APIError
 
         with suppress(APIError):
+            if self.status == "paused":
+                self._inner.unpause()
             self._inner.stop(timeout=max(1, round(grace_s)))
 
     def restart(self) -> None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from rackgate.engines import leftovers
 from rackgate.engines.launchers import keeper
-from rackgate.engines.launchers.outcome import start_refused
-from rackgate.engines.launchers.settings import text
+from rackgate.engines.launchers.outcome import start_refused, tail_of_file
+from rackgate.engines.launchers.settings import text, whole_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,11 +72,33 @@ class EngineProcess:
         """Return whether the main process exists."""
         return self.exit_status is None
 
+    def ended(self) -> str:
+        """Return how the main process ended; empty while it runs."""
+        status = self.exit_status
+        if status is None:
+            return ""
+        return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit code {status}"
+
+    def tail(self) -> bytes:
+        """Return the last 64 KiB of the log."""
+        return tail_of_file(self._plan.log_path)
+
     def kill(self) -> None:
         """Send SIGKILL to the whole group and return at once."""
+        self._signal(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Stop the whole group where it stands: ports stay open, nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the whole group go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
         if self.alive():
             with suppress(ProcessLookupError):
-                os.killpg(self._pid, signal.SIGKILL)
+                os.killpg(self._pid, number)
 
     def restart(self) -> None:
         """Start the same command on the same port again; return when the process exists."""
@@ -85,6 +107,7 @@ class EngineProcess:
 
     def stop(self) -> None:
         """SIGTERM to the group, SIGKILL when `stop_timeout_s` is over; return when all of it is gone."""
+        self.resume()
         if self._keeper.stdin is not None:
             self._keeper.stdin.close()
         try:
@@ -109,10 +132,13 @@ class EngineProcess:
     def _start(self) -> None:
         plan = self._plan
         self._status = b""
+        limits = ",".join(
+            f"{name}={value}" for name, value in whole_table(plan.spec.settings, "limits").items()
+        )
         with plan.log_path.open("ab") as log:
             self._keeper = subprocess.Popen(
                 [
-                    *(sys.executable, "-I", "-S", keeper.__file__, str(plan.stop_timeout_s)),
+                    *(sys.executable, "-I", "-S", keeper.__file__, str(plan.stop_timeout_s), limits),
                     *plan.command,
                 ],
                 stdin=subprocess.PIPE,

@@ -3,18 +3,20 @@
 Run as a script with `python -I -S`; it imports only the standard library. Its standard input is a pipe
 whose other end we hold: end of file means that we closed it or died, even by SIGKILL. Then the group
 gets SIGTERM, and SIGKILL when the grace is over. Lines on its standard output: `started PID`,
-`failed TEXT`, `exit STATUS` (negative for a signal). Its standard error is the engine's log.
+`failed TEXT`, `exit STATUS` (negative for a signal). Its standard error is the engine's log. LIMITS are
+resource limits of the engine, `nofile=65536,memlock=-1`, -1 for unlimited.
 
 A death signal set by us directly would not do: the kernel ties it to the thread that started the
 engine, and engines are started from worker threads too.
 
-usage: keeper.py GRACE_S COMMAND...
+usage: keeper.py GRACE_S LIMITS COMMAND...
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import select
 import signal
 import sys
@@ -30,7 +32,19 @@ def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def _become(command: list[str], failure: int, keeper: int) -> None:
+def _limit(limits: str) -> None:
+    """Set the soft and the hard limits; the hard one is never raised, which only root may."""
+    for limit in filter(None, limits.split(",")):
+        name, _, value = limit.partition("=")
+        number = getattr(resource, f"RLIMIT_{name.upper()}")
+        wanted = int(value) if int(value) >= 0 else resource.RLIM_INFINITY
+        try:
+            resource.setrlimit(number, (wanted, wanted))
+        except ValueError:
+            resource.setrlimit(number, (resource.getrlimit(number)[1],) * 2)
+
+
+def _become(command: list[str], limits: str, failure: int, keeper: int) -> None:
     """Turn the forked child into the engine; never returns. `failure` closes itself when that worked."""
     os.setsid()
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -41,19 +55,21 @@ def _become(command: list[str], failure: int, keeper: int) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     try:
+        _limit(limits)
         os.execvp(command[0], command)  # noqa: S606  no shell is what we want
-    except OSError as error:
-        os.write(failure, f"{command[0]}: {error.strerror}".encode())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        os.write(failure, f"{command[0]}: {reason}".encode())
         os._exit(127)
 
 
-def _start(command: list[str]) -> tuple[int, str]:
+def _start(command: list[str], limits: str) -> tuple[int, str]:
     """Fork the engine; return its pid and, if it could not become the command, why."""
     keeper = os.getpid()
     outcome, failure = os.pipe()
     engine = os.fork()
     if engine == 0:
-        _become(command, failure, keeper)
+        _become(command, limits, failure, keeper)
     os.close(failure)
     why = os.read(outcome, 4096).decode("utf-8", "replace")
     os.close(outcome)
@@ -92,13 +108,13 @@ def _end_group(group: int, grace_s: float, number: int) -> None:
 
 def main(arguments: list[str]) -> None:
     """Start the command, and stay until it or our owner has ended."""
-    grace_s, command = float(arguments[0]), arguments[1:]
+    grace_s, limits, command = float(arguments[0]), arguments[1], arguments[2:]
     status = os.dup(1)
     os.dup2(2, 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    engine, why = _start(command)
+    engine, why = _start(command, limits)
     if why:
         _tell(status, f"failed {why}\n")
         return

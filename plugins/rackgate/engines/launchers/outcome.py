@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from rackgate.engine import LaunchFailed
-from rackgate.engines.launchers.settings import texts
+from rackgate.engines.launchers.secrets import hidden_values
 from rackgate.engines.launchers.signatures import explain
 from rackgate.redaction import Redactor, printable, secret_values
 
@@ -14,22 +14,41 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from rackgate.engines.launchers.signatures import Explanation
     from rackgate.engines.readiness import EngineProbe
     from rackgate.target import EngineSpec
 
 __all__ = [
+    "ExplainedFailure",
     "ended",
     "key_headers",
     "log_tail",
     "not_ready",
     "redacted",
-    "secret_names",
     "start_refused",
     "tail_of_file",
 ]
 
 _TAIL_BYTES = 65_536
 _TAIL_LINES = 40
+
+
+class ExplainedFailure(LaunchFailed):
+    """A launch that failed; `explanation` is the known failure that its words show, if any."""
+
+    def __init__(
+        self, message: str, *, layer: str, hint: str, log_tail: str, explanation: Explanation | None
+    ) -> None:
+        super().__init__(message, layer=layer, hint=hint, log_tail=log_tail)
+        self.explanation = explanation
+
+
+def _known(spec: EngineSpec, text: str) -> Explanation | None:
+    """Return the known failure, those of the catalogue's engine first."""
+    from rackgate.engines.launchers.filling import entry_of
+
+    entry = entry_of(spec.settings)
+    return explain(text, entry.failures if entry else ())
 
 
 def key_headers(spec: EngineSpec) -> dict[str, str]:
@@ -46,15 +65,8 @@ def key_headers(spec: EngineSpec) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
 
 
-def secret_names(spec: EngineSpec) -> tuple[str, ...]:
-    """Return the variables whose values no text of this engine may show, whatever they are called."""
-    own = (spec.api_key_env,) if spec.api_key_env else ()
-    return (*own, *texts(spec.settings, "env_from"))
-
-
-def redacted(text: str, names: Iterable[str] = ()) -> str:
-    """Return the text without values of secret-looking variables, nor of the variables named."""
-    values = [os.environ[name] for name in names if name in os.environ]
+def redacted(text: str, values: Iterable[str] = ()) -> str:
+    """Return the text without values of secret-looking variables, nor the values given."""
     return Redactor([*secret_values(os.environ), *values]).redact(printable(text))
 
 
@@ -80,14 +92,15 @@ def log_tail(raw: bytes, secrets: Iterable[str] = ()) -> str:
 
 def ended(spec: EngineSpec, what: str, status: str, after_s: float, tail: str) -> LaunchFailed:
     """Return the failure of an engine that ended while we waited for its first token."""
-    known = explain(tail)
+    known = _known(spec, tail)
     last = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
     said = f"; it said last: {last[:200]}" if last else "; its log is empty"
-    return LaunchFailed(
+    return ExplainedFailure(
         f"engine {spec.name}: the {what} ended with {status} after {after_s:.1f} s{said}",
         layer=known.layer if known else "service",
         hint=known.hint if known else "see the log's last lines for the cause",
         log_tail=tail,
+        explanation=known,
     )
 
 
@@ -99,22 +112,25 @@ def not_ready(spec: EngineSpec, probe: EngineProbe, deadline_s: float, tail: str
             "service",
             "it runs and does not listen: raise ready_timeout_s if its log shows progress",
         )
-    known = explain(tail) if layer == "service" else None
+    known = _known(spec, tail) if layer == "service" else None
     waited = "" if probe.settled else f"no token within {deadline_s:g} s: "
-    return LaunchFailed(
+    return ExplainedFailure(
         f"engine {spec.name}: {waited}{probe.message}",
         layer=layer,
         hint=known.hint if known else hint,
         log_tail=tail,
+        explanation=known,
     )
 
 
 def start_refused(spec: EngineSpec, what: str, reason: str, hint: str) -> LaunchFailed:
     """Return the failure of an engine that could not even be started."""
-    known = explain(reason)
-    return LaunchFailed(
-        f"engine {spec.name}: the {what} could not be started: {redacted(reason)}",
+    known = _known(spec, reason)
+    said = redacted(reason, hidden_values(spec))
+    return ExplainedFailure(
+        f"engine {spec.name}: the {what} could not be started: {said}",
         layer=known.layer if known else "service",
         hint=known.hint if known else hint,
-        log_tail=redacted(reason),
+        log_tail=said,
+        explanation=known,
     )

@@ -1,131 +1,165 @@
-"""The `process` launcher: an engine as a local process, in a group of its own, gone afterwards."""
+"""The `process` launcher: an engine as a process of this machine, ended with all of its children."""
 
 from __future__ import annotations
 
 import os
 import re
-import signal
 import time
 import uuid
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rackgate.engine import Engine
 from rackgate.engines import leftovers
 from rackgate.engines.launchers.engine_process import EngineProcess, ProcessPlan
-from rackgate.engines.launchers.outcome import (
-    ended,
-    key_headers,
-    log_tail,
-    not_ready,
-    secret_names,
-    start_refused,
-    tail_of_file,
+from rackgate.engines.launchers.filling import (
+    ENGINE_KEYS,
+    engine_problems,
+    filled_environment,
+    filled_in,
+    placeholders,
+    with_defaults,
 )
+from rackgate.engines.launchers.members import MEMBERS_KEY, PartSpec, member_problems, parts_of, peer_values
+from rackgate.engines.launchers.outcome import key_headers, start_refused
 from rackgate.engines.launchers.ports import free_port, port_taken, url_of
+from rackgate.engines.launchers.progress import silent
+from rackgate.engines.launchers.secrets import SECRET_KEYS, SecretMissing, hidden_values, read_secrets
 from rackgate.engines.launchers.settings import (
     NUMBER,
     PORT,
     TEXT,
     TEXT_TABLE,
     TEXTS,
+    WHOLE_TABLE,
     Key,
     number,
     problems_of,
     text,
-    text_table,
     texts,
 )
-from rackgate.engines.readiness import probe_engine, wait_until_ready
+from rackgate.engines.launchers.waiting import Start, check_protocol, ready_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from rackgate.engine import Engine
     from rackgate.target import EngineSpec
 
-__all__ = ["KEYS", "check_settings", "environment", "filled_in", "process"]
+__all__ = ["KEYS", "check_settings", "environment", "process"]
 
 KEYS = {
+    **ENGINE_KEYS,
+    **SECRET_KEYS,
+    **MEMBERS_KEY,
     "command": Key(kind=TEXTS, required=True),
     "env": Key(kind=TEXT_TABLE),
-    "env_from": Key(kind=TEXTS),
     "cwd": Key(kind=TEXT),
     "host": Key(kind=TEXT),
     "port": Key(kind=PORT),
-    "ready_timeout_s": Key(kind=NUMBER),
+    "limits": Key(kind=WHOLE_TABLE),
     "stop_timeout_s": Key(kind=NUMBER),
 }
 READY_TIMEOUT_S = 600.0
 STOP_TIMEOUT_S = 20.0
 _INHERITED = re.compile(r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|XDG_\w+")
 """What an engine gets of our environment without being asked; anything else is named in `env_from`."""
+_LIMITS = ("as", "core", "cpu", "data", "fsize", "memlock", "nofile", "nproc", "rss", "stack")
 
 
 def check_settings(settings: Mapping[str, object]) -> list[str]:
     """Return what is wrong with `[engine.settings]` of a process engine."""
-    return problems_of(settings, KEYS)
+    unknown = engine_problems(settings)
+    if unknown:
+        return unknown
+    keys = {**KEYS, "command": replace(KEYS["command"], required="members" not in settings)}
+    found = problems_of(with_defaults(settings, boxed=False), keys)
+    limits = settings.get("limits")
+    if isinstance(limits, dict):
+        found += [
+            f"'limits': no limit {name!r}; valid: {', '.join(_LIMITS)}"
+            for name in limits
+            if name not in _LIMITS
+        ]
+    return found + member_problems(settings, KEYS)
 
 
-def filled_in(words: tuple[str, ...], values: Mapping[str, str]) -> list[str]:
-    """Return the words with `{port}`, `{host}`, `{model}` and `{name}` filled in; other braces stay."""
-    names = "|".join(map(re.escape, values))
-    return [re.sub(rf"\{{({names})\}}", lambda match: values[match[1]], word) for word in words]
-
-
-def environment(spec: EngineSpec, token: str) -> dict[str, str]:
-    """Return the engine's environment; raises `LaunchFailed` for a name in `env_from` that is not set."""
-    names = texts(spec.settings, "env_from")
-    absent = [name for name in names if name not in os.environ]
-    if absent:
-        raise start_refused(
-            spec, "process", f"not set in our environment: {', '.join(absent)}", f"export {' '.join(absent)}"
-        )
+def environment(spec: EngineSpec, token: str, secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return the engine's environment: a few of our variables, its secrets, its cards, its own table."""
     chosen = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
-    chosen |= {name: os.environ[name] for name in names}
     if spec.cards:
         chosen["CUDA_VISIBLE_DEVICES"] = ",".join(card.rpartition("gpu")[2] for card in spec.cards)
-    return chosen | text_table(spec.settings, "env") | {leftovers.TOKEN_VARIABLE: token}
+    return chosen | dict(secrets) | {leftovers.TOKEN_VARIABLE: token}
 
 
 @contextmanager
-def process(spec: EngineSpec, *, run_id: str, log_dir: str) -> Iterator[Engine]:
+def process(
+    spec: EngineSpec, *, run_id: str, log_dir: str, on_progress: Callable[[str], None] = silent
+) -> Iterator[Engine]:
     """Yield the engine after its first token; on leaving, its whole process group is gone.
 
-    Raises `LaunchFailed` on entering: at once if the process ends, else at `ready_timeout_s`.
+    Raises `LaunchFailed` on entering: at once if a process ends, else at `ready_timeout_s`.
     """
-    start = time.monotonic()
+    began = time.monotonic()
     headers = key_headers(spec)
-    host = text(spec.settings, "host", "127.0.0.1") or ""
-    port = _port(spec, host)
-    values = {"port": str(port), "host": host, "model": spec.model, "name": spec.name}
+    parts = parts_of(spec)
+    check_protocol(spec, parts[-1], "process")
+    ports = {part.short: _port(part.spec) for part in parts}
+    with ExitStack() as stack:
+        running: dict[str, EngineProcess] = {}
+        for part in parts:
+            plan = _plan(part, ports, run_id, Path(log_dir))
+            running[part.name] = _started(plan)
+            stack.callback(running[part.name].stop)
+        front = parts[-1]
+        settings = with_defaults(front.spec.settings, boxed=False)
+        yield ready_engine(
+            Start(
+                spec=spec,
+                what="process",
+                url=url_of(*ports[front.short]),
+                headers=headers,
+                parts=running,
+                roles={part.name: part.role for part in parts},
+                began=began,
+                ready_timeout_s=number(settings, "ready_timeout_s", READY_TIMEOUT_S),
+                on_progress=on_progress,
+                log_path=str(_log_path(Path(log_dir), front)),
+                hidden=tuple(value for part in parts for value in hidden_values(part.spec)),
+            )
+        )
+
+
+def _plan(part: PartSpec, ports: Mapping[str, tuple[str, int]], run_id: str, log_dir: Path) -> ProcessPlan:
+    spec = part.spec
+    settings = with_defaults(spec.settings, boxed=False, cards=len(spec.cards))
+    host, port = ports[part.short]
+    values = placeholders(spec, host, port) | {"extra_port": str(free_port(host))}
+    values |= peer_values(ports)
     token = uuid.uuid4().hex
-    plan = ProcessPlan(
+    try:
+        secrets = read_secrets(spec)
+    except SecretMissing as error:
+        raise start_refused(spec, "process", str(error), error.hint) from error
+    return ProcessPlan(
         spec=spec,
         run_id=run_id,
-        command=tuple(filled_in(texts(spec.settings, "command"), values)),
-        environment=environment(spec, token),
-        log_path=Path(log_dir) / f"{spec.name}.log",
-        stop_timeout_s=number(spec.settings, "stop_timeout_s", STOP_TIMEOUT_S),
+        command=tuple(filled_in(texts(settings, "command"), values)),
+        environment={**environment(spec, token, secrets.values), **filled_environment(settings, values)},
+        log_path=_log_path(log_dir, part),
+        stop_timeout_s=number(settings, "stop_timeout_s", STOP_TIMEOUT_S),
         token=token,
     )
-    running = _started(plan)
-    try:
-        url = url_of(host, port)
-        _wait(plan, running, url, headers, start)
-        yield Engine(
-            spec=spec,
-            url=url,
-            headers=headers,
-            handle=running,
-            cold_start_s=time.monotonic() - start,
-            log_path=str(plan.log_path),
-        )
-    finally:
-        running.stop()
+
+
+def _log_path(log_dir: Path, part: PartSpec) -> Path:
+    return log_dir / f"{part.spec.name}.log"
 
 
 def _started(plan: ProcessPlan) -> EngineProcess:
+    if not plan.command:
+        raise start_refused(plan.spec, "process", "it has no command", "add `command` to [engine.settings]")
     try:
         return EngineProcess(plan)
     except OSError as error:
@@ -134,30 +168,13 @@ def _started(plan: ProcessPlan) -> EngineProcess:
         ) from error
 
 
-def _port(spec: EngineSpec, host: str) -> int:
+def _port(spec: EngineSpec) -> tuple[str, int]:
+    host = text(spec.settings, "host", "127.0.0.1") or ""
     wanted = spec.settings.get("port")
     if wanted is None:
-        return free_port(host)
+        return host, free_port(host)
     port = int(str(wanted))
     # Without this look another server on the port would answer in the engine's place and be judged.
     if port_taken(host, port):
         raise start_refused(spec, "process", f"{host} port {port}: address already in use", "")
-    return port
-
-
-def _wait(plan: ProcessPlan, running: EngineProcess, url: str, headers: dict[str, str], start: float) -> None:
-    spec = plan.spec
-    deadline_s = number(spec.settings, "ready_timeout_s", READY_TIMEOUT_S)
-    probe = wait_until_ready(
-        lambda left_s: probe_engine(url, spec.model, headers, spec.protocol, left_s),
-        lambda: not running.alive(),
-        deadline_s,
-    )
-    if probe is not None and probe.ok:
-        return
-    tail = log_tail(tail_of_file(plan.log_path), secret_names(spec))
-    if probe is not None:
-        raise not_ready(spec, probe, deadline_s, tail)
-    status = running.exit_status or 0
-    what = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit code {status}"
-    raise ended(spec, "process", what, time.monotonic() - start, tail)
+    return host, port

@@ -6,32 +6,36 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rackgate.engine import Engine, LaunchFailed
+from rackgate.engines.launchers.filling import engine_problems
 from rackgate.engines.launchers.outcome import key_headers
-from rackgate.engines.launchers.settings import NUMBER, Key, number, problems_of
+from rackgate.engines.launchers.progress import silent
+from rackgate.engines.launchers.settings import NUMBER, TEXT, Key, number, problems_of
 from rackgate.engines.readiness import probe_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from rackgate.target import EngineSpec
 
 __all__ = ["KEYS", "check_settings", "remote"]
 
-KEYS = {"ready_timeout_s": Key(kind=NUMBER)}
+KEYS = {"ready_timeout_s": Key(kind=NUMBER), "engine": Key(kind=TEXT)}
 
 
 def check_settings(settings: Mapping[str, object]) -> list[str]:
     """Return what is wrong with `[engine.settings]` of a remote engine."""
-    return problems_of(settings, KEYS)
+    return engine_problems(settings) or problems_of(settings, KEYS)
 
 
 @contextmanager
-def remote(spec: EngineSpec, *, run_id: str, log_dir: str) -> Iterator[Engine]:
+def remote(
+    spec: EngineSpec, *, run_id: str, log_dir: str, on_progress: Callable[[str], None] = silent
+) -> Iterator[Engine]:
     """Yield the running engine after one token came out; there is nothing to end on leaving.
 
     Raises `LaunchFailed` on entering.
     """
-    del run_id, log_dir
+    del run_id, log_dir, on_progress
     if spec.url is None:
         raise LaunchFailed(
             f"engine {spec.name}: a remote engine needs a url",

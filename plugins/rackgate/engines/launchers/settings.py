@@ -10,17 +10,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 __all__ = [
+    "COUNT",
+    "FLAG",
     "NUMBER",
     "PORT",
+    "SHARE",
+    "TABLES",
     "TEXT",
     "TEXTS",
     "TEXT_TABLE",
+    "WHOLE",
+    "WHOLE_TABLE",
     "Key",
+    "flag",
     "number",
     "problems_of",
+    "tables",
     "text",
     "text_table",
     "texts",
+    "whole",
+    "whole_table",
 ]
 
 
@@ -47,11 +57,36 @@ def _is_port(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
 
 
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_whole_table(value: object) -> bool:
+    return hasattr(value, "items") and all(
+        isinstance(key, str) and isinstance(item, int) and not isinstance(item, bool)
+        for key, item in cast("Mapping[object, object]", value).items()
+    )
+
+
+def _is_share(value: object) -> bool:
+    return _is_number(value) and cast("float", value) <= 1
+
+
+def _is_tables(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(hasattr(item, "items") for item in value)
+
+
 TEXT = "a non-empty string"
 TEXTS = "a list of strings"
 TEXT_TABLE = "a table of strings"
 NUMBER = "a positive number"
 PORT = "a port number from 1 to 65535"
+WHOLE = "a whole number of at least 1"
+WHOLE_TABLE = "a table of whole numbers"
+COUNT = "a whole number of at least 1, or 'all'"
+SHARE = "a number above 0 and at most 1"
+FLAG = "true or false"
+TABLES = "a list of tables"
 
 _FITS: dict[str, Callable[[object], bool]] = {
     TEXT: _is_text,
@@ -59,6 +94,12 @@ _FITS: dict[str, Callable[[object], bool]] = {
     TEXT_TABLE: _is_text_table,
     NUMBER: _is_number,
     PORT: _is_port,
+    WHOLE: _is_whole,
+    WHOLE_TABLE: _is_whole_table,
+    COUNT: lambda value: value == "all" or _is_whole(value),
+    SHARE: _is_share,
+    FLAG: lambda value: isinstance(value, bool),
+    TABLES: _is_tables,
 }
 
 
@@ -113,3 +154,23 @@ def text_table(settings: Mapping[str, object], name: str) -> dict[str, str]:
 def number(settings: Mapping[str, object], name: str, default: float) -> float:
     """Return a checked number of the table."""
     return float(cast("float", settings.get(name, default)))
+
+
+def whole(settings: Mapping[str, object], name: str, default: int = 0) -> int:
+    """Return a checked whole number of the table."""
+    return int(cast("int", settings.get(name, default)))
+
+
+def flag(settings: Mapping[str, object], name: str, *, default: bool = False) -> bool:
+    """Return a checked flag of the table."""
+    return bool(settings.get(name, default))
+
+
+def whole_table(settings: Mapping[str, object], name: str) -> dict[str, int]:
+    """Return a checked table of whole numbers, empty if it is not there."""
+    return dict(cast("Mapping[str, int]", settings.get(name, {})))
+
+
+def tables(settings: Mapping[str, object], name: str) -> tuple[Mapping[str, object], ...]:
+    """Return a checked list of tables, empty if it is not there."""
+    return tuple(cast("list[Mapping[str, object]]", settings.get(name, ())))

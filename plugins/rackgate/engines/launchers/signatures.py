@@ -3,38 +3,70 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-__all__ = ["SIGNATURES", "Signature", "explain"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["SIGNATURES", "Explanation", "Signature", "explain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """One known failure. `layer` is that of `LaunchFailed`; `pattern` is searched in the log's end."""
+    """One known failure. `layer` is that of `LaunchFailed`; `pattern` is searched in the log's end.
+
+    `cause` says whose it is: `environment` (the node or the daemon), `configuration` (how it was started),
+    `credentials`, `model` or `engine`. None of them is a fault of the hardware. Named groups of the
+    pattern fill the hint.
+    """
 
     name: str
     layer: str
     pattern: str
     hint: str
+    cause: str = "engine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A known failure as it was found; `facts` are the pattern's named groups that matched."""
+
+    name: str
+    layer: str
+    cause: str
+    hint: str
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 SIGNATURES = (
     Signature(
-        name="gpu_runtime_missing",
+        name="container_lost_gpu",
+        cause="environment",
         layer="service",
-        pattern=r"could not select device driver",
+        pattern=r"Failed to initialize NVML: Unknown Error",
+        hint="the container lost its GPU devices, as after `systemctl daemon-reload` on the node: look at "
+        "the cards from the node, create the container again, and count nothing since the loss",
+    ),
+    Signature(
+        name="gpu_runtime_missing",
+        cause="environment",
+        layer="service",
+        pattern=r"could not select device driver \"?(?P<driver>[\w.-]*)\"?",
         hint="the Docker daemon has no such GPU driver: install the NVIDIA container toolkit on that node, "
         "run `nvidia-ctk runtime configure` and restart the daemon; neither image nor engine is at fault",
     ),
     Signature(
         name="cdi_unresolvable",
+        cause="environment",
         layer="service",
-        pattern=r"unresolvable CDI devices",
-        hint="the daemon does not know these CDI devices: generate the specification with `nvidia-ctk cdi "
-        "generate` into /etc/cdi or /var/run/cdi, and compare the names with `nvidia-ctk cdi list`",
+        pattern=r"unresolvable CDI devices (?P<devices>[\w./=-]+(?:, ?[\w./=-]+)*)",
+        hint="the daemon does not know the CDI devices {devices}: generate the specification with `nvidia-ctk "
+        "cdi generate` into /etc/cdi or /var/run/cdi, and compare the names with `nvidia-ctk cdi list`",
     ),
     Signature(
         name="shared_memory",
+        cause="configuration",
         layer="service",
         pattern=r"(?i)while (creating|attaching to|extending) shared memory segment|/dev/shm.{0,200}(No space"
         r" left|too small)|(extend|posix_fallocate|Bus error).{0,200}/dev/shm|insufficient shared memory",
@@ -42,12 +74,14 @@ SIGNATURES = (
     ),
     Signature(
         name="port_in_use",
+        cause="environment",
         layer="service",
         pattern=r"(?i)address already in use|port is already allocated|Errno 98",
         hint="another process has that port: leave out `port` to take a free one, or look with `ss -ltnp`",
     ),
     Signature(
         name="out_of_memory",
+        cause="configuration",
         layer="model",
         pattern=r"(?i)CUDA out of memory|OutOfMemoryError|hipErrorOutOfMemory|Cannot allocate memory"
         r"|MemoryError"
@@ -57,6 +91,7 @@ SIGNATURES = (
     ),
     Signature(
         name="driver_too_old",
+        cause="environment",
         layer="service",
         pattern=r"(?i)driver version is insufficient for CUDA runtime|unsatisfied condition: cuda"
         r"|NVIDIA driver on your system is too old",
@@ -64,6 +99,7 @@ SIGNATURES = (
     ),
     Signature(
         name="unsupported_architecture",
+        cause="model",
         layer="model",
         pattern=r"(?i)Model architectures? .{0,120}(not supported|failed to be inspected)"
         r"|does not recognize this architecture|unknown model architecture|unsupported (model )?architecture",
@@ -71,6 +107,7 @@ SIGNATURES = (
     ),
     Signature(
         name="bad_key",
+        cause="credentials",
         layer="model",
         pattern=r"(?i)401 (Client Error|Unauthorized)|Invalid (username or password|user token|API key)"
         r"|gated repo|access to model .{0,120} is restricted",
@@ -78,6 +115,7 @@ SIGNATURES = (
     ),
     Signature(
         name="model_missing",
+        cause="model",
         layer="model",
         pattern=r"(?i)RepositoryNotFoundError|is not a local folder and is not a valid model identifier"
         r"|does not appear to have a file named|not a valid model (path|identifier)"
@@ -89,6 +127,7 @@ SIGNATURES = (
     ),
     Signature(
         name="command_missing",
+        cause="configuration",
         layer="service",
         pattern=r"(?i)executable file not found|No module named|command not found|exec format error"
         r"|runc create failed.*no such file or directory",
@@ -98,6 +137,23 @@ SIGNATURES = (
 """Searched in this order: the first that matches explains the failure."""
 
 
-def explain(text: str) -> Signature | None:
-    """Return the first known failure that `text` shows, or None."""
-    return next((known for known in SIGNATURES if re.search(known.pattern, text)), None)
+def explain(text: str, first: Iterable[Signature] = ()) -> Explanation | None:
+    """Return the known failure that `text` shows, looking at those of `first` before the general ones."""
+    for known in (*first, *SIGNATURES):
+        match = re.search(known.pattern, text)
+        if match:
+            facts = {group: value.strip() for group, value in match.groupdict().items() if value is not None}
+            return Explanation(
+                name=known.name,
+                layer=known.layer,
+                cause=known.cause,
+                hint=_filled(known.hint, match.groupdict()),
+                facts=facts,
+            )
+    return None
+
+
+def _filled(hint: str, groups: Mapping[str, str | None]) -> str:
+    """Fill `{group}`; a group that matched nothing leaves no trace, nor does "(now {group})"."""
+    filled = re.sub(r"\{(\w+)\}", lambda found: groups.get(found[1]) or "", hint)
+    return re.sub(r"\s+(?=[:;,.)])", "", re.sub(r"\(\w+\s\)|\s{2,}", " ", filled)).strip()

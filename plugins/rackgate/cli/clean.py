@@ -1,0 +1,92 @@
+"""`rackgate clean`: name what dead runs of this user left behind, and remove it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rackgate.engines.daemon import Daemon
+    from rackgate.engines.leftovers import Leftover
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "clean",
+        help="remove what dead runs of this user left behind",
+        description=__doc__,
+        epilog="Only what carries our labels or is in our launch records, belongs to this user on this "
+        "machine, and whose run is dead, is touched. Exit code 1: something could not be removed.",
+    )
+    parser.add_argument("--list", action="store_true", help="only name it")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--docker-host", action="append", default=[], metavar="ADDRESS", help="look at this daemon too"
+    )
+    parser.add_argument("--target", metavar="FILE", help="look at the daemons of this target file too")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from rackgate.config.problems import ConfigError
+    from rackgate.engines.leftovers import find_leftovers, remove
+
+    try:
+        found = find_leftovers(_daemons(options))
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return 4
+    outcomes = [
+        (left, "left" if options.list else "removed" if remove(left) else "still there") for left in found
+    ]
+    if options.json:
+        plain = [{**_plain(left), "outcome": outcome} for left, outcome in outcomes]
+        sys.stdout.write(json.dumps(plain, indent=2) + "\n")
+    else:
+        sys.stdout.writelines(f"{outcome}: {_text(left)}\n" for left, outcome in outcomes)
+        if not outcomes:
+            sys.stdout.write("nothing was left behind\n")
+    return int(any(outcome == "still there" for _, outcome in outcomes))
+
+
+def _daemons(options: argparse.Namespace) -> list[Daemon]:
+    """Return the daemons to look at, each once."""
+    from rackgate.engines.bundle import daemons_of
+    from rackgate.engines.daemon import NoDaemon, choose_daemon
+    from rackgate.engines.launchers import load_checked_target
+
+    found = {}
+    for address in [None, *options.docker_host]:
+        try:
+            daemon = choose_daemon(address)
+        except NoDaemon as error:
+            sys.stderr.write(f"rackgate clean: {error}\n")
+            continue
+        found[daemon.address] = daemon
+    if options.target:
+        target = load_checked_target(Path(options.target))
+        found |= {daemon.address: daemon for daemon in daemons_of(target)}
+    return list(found.values())
+
+
+def _plain(left: Leftover) -> dict[str, Any]:
+    return {
+        "kind": left.kind,
+        "id": left.ident,
+        "engine": left.engine,
+        "run": left.run_id,
+        "owner_pid": left.owner_pid,
+        "detail": left.detail,
+        "daemon": left.daemon.address if left.daemon else None,
+    }
+
+
+def _text(left: Leftover) -> str:
+    return f"{left.detail} (engine {left.engine}, run {left.run_id}, started by process {left.owner_pid})"

@@ -1,0 +1,27 @@
+"""How a process of ours is started: the same interpreter, the same packages, a session of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import IO
+
+__all__ = ["start_child"]
+
+
+def start_child(module: str, *, stderr: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+    """Run a module of this project with pipes for standard input and output.
+
+    It finds what its parent finds, in the same order, and nothing in the current directory. Ctrl-C does
+    not reach it: that is for the parent, who ends it in order.
+    """
+    search = os.pathsep.join(os.path.abspath(part) for part in sys.path if part)  # noqa: PTH100 - a search path
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env={**os.environ, "PYTHONPATH": search},
+        start_new_session=True,
+    )

@@ -1,0 +1,136 @@
+"""A process that answers one line of JSON with another, or is left alone with what it hangs in."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Child", "ChildDied", "ChildHangs", "kill_group"]
+
+_START_S = 20.0
+_DEATH_S = 2.0
+
+
+class ChildHangs(Exception):
+    """It did not answer in time; it was killed, and nobody waits for its death."""
+
+
+class ChildDied(Exception):
+    """It ended, or answered something that is no JSON."""
+
+
+class Child:
+    """`python -m MODULE` with pipes; started at the first question, and again after it died."""
+
+    def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
+        self._module = module
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stuck: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+
+    @property
+    def pid(self) -> int | None:
+        """The running process, None if there is none."""
+        return None if self._process is None else self._process.pid
+
+    def ask(self, question: Mapping[str, Any], deadline_s: float) -> Any:
+        """Return its answer; raises ChildHangs after `deadline_s`, ChildDied if there is nobody to ask.
+
+        The first question may take longer, as Python starts. While a killed process is stuck in the
+        kernel no other is started: a sick driver is not asked again.
+        """
+        if self._stuck is not None and not _ended(self._stuck, 0.2):
+            raise ChildHangs(f"process {self._stuck.pid} is stuck in the driver and cannot be killed")
+        self._stuck = None
+        fresh = self._process is None
+        process = self._process or self._start()
+        try:
+            _pipe(process.stdin).write(json.dumps(question).encode() + b"\n")
+            _pipe(process.stdin).flush()
+            return json.loads(self._line(process, deadline_s + (_START_S if fresh else 0.0)))
+        except TimeoutError as error:
+            self._abandon()
+            raise ChildHangs(f"no answer within {deadline_s:g} s") from error
+        except (OSError, EOFError, ValueError) as error:
+            kill_group(process)
+            self._abandon()
+            raise ChildDied(str(error) or type(error).__name__) from error
+
+    def close(self) -> None:
+        """End the process and wait for it a moment; one that is stuck is left alone."""
+        process, self._process = self._process, None
+        stuck, self._stuck = self._stuck, None
+        if process is not None:
+            _pipe(process.stdin).close()
+            if not _ended(process):
+                kill_group(process)
+                _ended(process)
+            _pipe(process.stdout).close()
+        if stuck is not None:
+            _ended(stuck)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._rest = b""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", self._module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=None if self._environment is None else {**os.environ, **self._environment},
+            start_new_session=True,
+        )
+        return self._process
+
+    def _abandon(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            kill_group(process)
+            for pipe in (process.stdin, process.stdout):
+                _pipe(pipe).close()
+            self._stuck = process
+
+    def _line(self, process: subprocess.Popen[bytes], deadline_s: float) -> bytes:
+        pipe = _pipe(process.stdout)
+        until = time.monotonic() + deadline_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while b"\n" not in self._rest:
+                if not selector.select(max(0.0, until - time.monotonic())):
+                    raise TimeoutError
+                chunk = os.read(pipe.fileno(), 1 << 20)
+                if not chunk:
+                    raise EOFError(f"exit status {process.poll()}")
+                self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+
+def kill_group(process: subprocess.Popen[Any]) -> None:
+    """Kill a process that leads a group, with all of the group; waits for nobody."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _ended(process: subprocess.Popen[bytes], wait_s: float = _DEATH_S) -> bool:
+    try:
+        process.wait(wait_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise EOFError("no pipe")
+    return pipe

@@ -1,0 +1,302 @@
+"""Lines of the kernel's log -> events: XID, SXid, lost cards, drivers that do not fit, bus and memory errors."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from rackgate.telemetry.log_line import LogLine, boot_to_monotonic_ns, parse_lines
+from rackgate.telemetry.pci import canonical_pci
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+__all__ = ["KernelEvent", "Placed", "parse_log", "place", "unfinished"]
+
+_PCI = r"(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)"
+_XID = re.compile(
+    r"NVRM: Xid \(" + _PCI + r"(?:\s+GPU-I:(\w+))?(?:\s+GPU-CI:(\w+))?\): (\d+),?\s*(.*)$", re.DOTALL
+)
+_OWNER = re.compile(r"^(?:pid='?(<unknown>|\d+)'?)?,?\s*(?:name=(<unknown>|[^,]*),\s*)?(.*)$", re.DOTALL)
+_NVLINK = re.compile(
+    r"^([A-Z][A-Z0-9_/]+)\s+(Fatal|Nonfatal)\s+XC\d+\s+i\d+\s+Link\s+(-?\d+)\s+\(((?:0x[0-9a-fA-F]+\s*)+)",
+)
+_RECOVERY = re.compile(r"(?:changed from 0x\w+ \(\w[\w ]*\) to |changed to )0x(\w+)(?: \(([\w ]+)\))?")
+_SXID = re.compile(r"(nvidia-nvswitch\d+): SXid \(" + _PCI + r"\): (\d+),\s*(.*)$")
+_DATA = re.compile(r"^Data \{([^}]*)\}")
+_FALLEN = re.compile(r"NVRM: GPU (?:at )?" + _PCI + r":? ?.*fallen off the bus", re.IGNORECASE)
+_FALLEN_AT_LOAD = re.compile(r"The NVIDIA GPU " + _PCI + r".*fallen off the bus", re.DOTALL)
+_MISMATCH = re.compile(
+    r"the client(?: '([^']+)' \(pid (\d+)\))? has the version ([\d.]+\d),? but this kernel module has the"
+    r" version ([\d.]+\d)"
+)
+_PROBE = re.compile(r"NVRM: The NVIDIA probe routine (failed|was not called) for (\d+) device")
+_CONFLICT = re.compile(r"such as:?\s*(.*?)\s*was loaded")
+
+# Messages that the driver breaks into several lines: how they begin, and what ends them.
+_FOLDED = (
+    ("NVRM: API mismatch", "same version"),
+    ("NVRM: The NVIDIA GPU ", "responding to commands"),
+    ("NVRM: This can occur when a driver", "NVIDIA device(s)"),
+)
+_LONGEST = 8
+
+_PLAIN = (
+    ("aer", re.compile(r"AER: .*(?:error|Error)|PCIe Bus Error: severity=", re.IGNORECASE)),
+    ("edac", re.compile(r"\bEDAC \S+: .*(?:CE|UE)\b|Hardware Error.*(?:Uncorrected|uncorrected)|mce: \[Hardware")),
+    ("oom", re.compile(r"Out of memory: Kill|oom-kill:|invoked oom-killer|Memory cgroup out of memory")),
+    ("mlx5", re.compile(r"mlx5_core .*(?:error|fail|Link down|health|timeout|fatal)", re.IGNORECASE)),
+    ("nouveau", re.compile(r"\bnouveau\b.*(?:bound|NVIDIA|DRM|initialized)", re.IGNORECASE)),
+    ("no_adapter", re.compile(r"NVRM: No NVIDIA (?:graphics adapter|GPU)")),
+    ("nvrm", re.compile(r"NVRM: (?!Xid|loading|GPU at|The NVIDIA|This can|API mismatch).*(?:fail|error|assert)", re.IGNORECASE)),
+)
+_ADDRESS = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelEvent:
+    """One event. `kind` is `xid`, `sxid`, `fallen_off_bus`, `api_mismatch`, `driver_not_bound`,
+    `probe_failed`, `no_adapter`, `aer`, `edac`, `oom`, `mlx5`, `nouveau` or `nvrm`.
+
+    `code` is the XID or SXid; `equivalent_xid` what an event without one amounts to. `details` holds
+    what else the line says. `trusted` is False for what a program wrote under the kernel's name.
+    """
+
+    kind: str
+    line: LogLine
+    text: str
+    pci: str | None = None
+    code: int | None = None
+    equivalent_xid: int | None = None
+    pid: int | None = None
+    process: str | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether nothing says that someone else than the kernel wrote it."""
+        return self.line.from_kernel is not False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """Events by time: inside a window, before it, and those that cannot be placed (no time, not the kernel's)."""
+
+    inside: tuple[KernelEvent, ...]
+    earlier: tuple[KernelEvent, ...]
+    later: tuple[KernelEvent, ...]
+    unplaced: tuple[KernelEvent, ...]
+    untrusted: tuple[KernelEvent, ...]
+
+
+def parse_log(
+    raw: str | Iterable[str], *, now: datetime | None = None, utc_offset_s: float = 0.0
+) -> tuple[KernelEvent, ...]:
+    """Return every event of a log, in its order; each once, however many lines it takes."""
+    events: list[KernelEvent] = []
+    for line in _unfolded(list(parse_lines(raw, now=now, utc_offset_s=utc_offset_s))):
+        event = _event(line)
+        if event is None:
+            continue
+        head = _head_of(event, events)
+        if head is None:
+            events.append(event)
+        else:
+            events[head] = _joined(events[head], event)
+    return tuple(events)
+
+
+def place(
+    events: Iterable[KernelEvent], start_ns: int, end_ns: int, wall_to_monotonic_ns: int
+) -> Placed:
+    """Sort events by where they lie: only those inside the window count against it."""
+    sorted_out: dict[str, list[KernelEvent]] = {
+        name: [] for name in ("inside", "earlier", "later", "unplaced", "untrusted")
+    }
+    for event in events:
+        moment = boot_to_monotonic_ns(event.line, wall_to_monotonic_ns)
+        if not event.trusted:
+            where = "untrusted"
+        elif moment is None:
+            where = "unplaced"
+        elif moment < start_ns:
+            where = "earlier"
+        else:
+            where = "inside" if moment <= end_ns else "later"
+        sorted_out[where].append(event)
+    return Placed(**{name: tuple(found) for name, found in sorted_out.items()})
+
+
+def unfinished(lines: Iterable[str]) -> bool:
+    """Return whether a log ends inside a message that the driver breaks into several lines."""
+    last = list(parse_lines(list(lines)[-_LONGEST:]))
+    for number, line in enumerate(last):
+        end = next((end for begin, end in _FOLDED if line.text.startswith(begin)), None)
+        if end is not None and end not in " ".join(later.text for later in last[number:]):
+            return True
+    return False
+
+
+def _unfolded(lines: list[LogLine]) -> list[LogLine]:
+    """Join what the driver broke: the following NVRM lines, across lines of others, up to the end word."""
+    joined: list[LogLine] = []
+    used: set[int] = set()
+    for number, line in enumerate(lines):
+        if number in used:
+            continue
+        end = next((end for begin, end in _FOLDED if line.text.startswith(begin)), None)
+        text = line.text
+        for later in range(number + 1, min(number + 1 + _LONGEST, len(lines))):
+            if end is None or end in text:
+                break
+            follows = lines[later].text
+            if not follows.startswith("NVRM: ") or any(follows.startswith(begin) for begin, _ in _FOLDED):
+                continue
+            text += " " + follows.removeprefix("NVRM: ").strip()
+            used.add(later)
+        joined.append(replace(line, text=text))
+    return joined
+
+
+def _event(line: LogLine) -> KernelEvent | None:
+    for reader in (_xid, _sxid, _fallen, _mismatch, _probe):
+        event = reader(line)
+        if event is not None:
+            return event
+    for kind, pattern in _PLAIN:
+        if pattern.search(line.text):
+            found = _ADDRESS.search(line.text)
+            return KernelEvent(kind=kind, line=line, text=line.text, pci=found[1] if found else None)
+    return None
+
+
+def _xid(line: LogLine) -> KernelEvent | None:
+    found = _XID.search(line.text)
+    if found is None:
+        return None
+    address, instance, compute, code, rest = found.groups()
+    pid, process, text = _owner(rest)
+    details: dict[str, object] = {}
+    if instance is not None:
+        details["gpu_instance"] = int(instance)
+        details["compute_instance"] = None if compute is None else int(compute)
+    details |= _nvlink(text)
+    recovery = _RECOVERY.search(text)
+    if recovery:
+        details["recovery_action"] = int(recovery[1], 16)
+    return KernelEvent(
+        kind="xid",
+        line=line,
+        text=text or line.text,
+        pci=canonical_pci(address),
+        code=int(code),
+        pid=pid,
+        process=process,
+        details=details,
+    )
+
+
+def _owner(rest: str) -> tuple[int | None, str | None, str]:
+    if not rest.startswith(("pid=", "name=")):
+        return None, None, rest
+    found = _OWNER.match(rest)
+    if found is None:
+        return None, None, rest
+    pid, process, text = found.groups()
+    number = int(pid) if pid and pid.isdigit() else None
+    return number, None if process in (None, "<unknown>") else process, text
+
+
+def _nvlink(text: str) -> dict[str, object]:
+    """Read the body of XIDs 144-150: the first word is the interrupt's, its sub-code bits 20-25."""
+    found = _NVLINK.match(text)
+    if found is None:
+        return {}
+    words = found[4].split()
+    return {
+        "unit": found[1],
+        "fatal": found[2] == "Fatal",
+        "link": int(found[3]),
+        "intr_info": words[0],
+        "error_status": words[1] if len(words) > 1 else None,
+        "subcode": int(words[0], 16) >> 20 & 0x3F,
+        "hex_words": len(words),
+    }
+
+
+def _sxid(line: LogLine) -> KernelEvent | None:
+    found = _SXID.search(line.text)
+    if found is None:
+        return None
+    switch, address, code, text = found.groups()
+    link = re.search(r"\bLink (\d+)", text)
+    details: dict[str, object] = {"switch": switch, "link": int(link[1]) if link else None}
+    words = _DATA.match(text)
+    if words:
+        details["data_words"] = [word.strip() for word in words[1].split(",")]
+    else:
+        details["fatal"] = text.startswith("Fatal")
+    return KernelEvent(
+        kind="sxid", line=line, text=text, pci=canonical_pci(address), code=int(code), details=details
+    )
+
+
+def _fallen(line: LogLine) -> KernelEvent | None:
+    found = _FALLEN.search(line.text) or _FALLEN_AT_LOAD.search(line.text)
+    if found is None:
+        return None
+    return KernelEvent(
+        kind="fallen_off_bus", line=line, text=line.text, pci=canonical_pci(found[1]), equivalent_xid=79
+    )
+
+
+def _mismatch(line: LogLine) -> KernelEvent | None:
+    if not line.text.startswith("NVRM: API mismatch"):
+        return None
+    found = _MISMATCH.search(line.text)
+    details = {} if found is None else {"client": found[3], "module": found[4]}
+    return KernelEvent(
+        kind="api_mismatch",
+        line=line,
+        text=line.text,
+        pid=int(found[2]) if found and found[2] else None,
+        process=found[1] if found else None,
+        details=details,
+    )
+
+
+def _probe(line: LogLine) -> KernelEvent | None:
+    found = _PROBE.search(line.text)
+    if found:
+        kind = "probe_failed" if found[1] == "failed" else "driver_not_bound"
+        return KernelEvent(kind=kind, line=line, text=line.text, details={"devices": int(found[2])})
+    if line.text.startswith("NVRM: This can occur when a driver"):
+        names = _CONFLICT.search(line.text)
+        listed = re.split(r",\s*|\s+or\s+", names[1]) if names else []
+        return KernelEvent(
+            kind="driver_not_bound", line=line, text=line.text, details={"conflicting": listed}
+        )
+    return None
+
+
+def _head_of(event: KernelEvent, events: list[KernelEvent]) -> int | None:
+    """Return the event that this line goes on: an SXid's head, the notice before its explanation."""
+    for number in range(len(events) - 1, max(-1, len(events) - 33), -1):
+        head = events[number]
+        if event.kind == "sxid" and "data_words" in event.details:
+            same = (head.kind, head.code, head.pci) == ("sxid", event.code, event.pci)
+            if same and "data_words" not in head.details:
+                return number
+        elif event.kind == head.kind == "driver_not_bound" and "conflicting" in event.details:
+            return number
+    return None
+
+
+def _joined(head: KernelEvent, line: KernelEvent) -> KernelEvent:
+    details = {**line.details, **head.details}
+    if details.get("link") is None:
+        details["link"] = line.details.get("link")
+    text = head.text if line.kind == "sxid" else f"{head.text} {line.text}"
+    return replace(head, details=details, text=text)

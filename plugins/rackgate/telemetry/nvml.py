@@ -1,0 +1,315 @@
+"""The driver's library (NVML) -> our fields; each is asked on its own, so that one refusal is one None.
+
+Imported by the process that asks the driver, and by tests: a call into a sick driver may never return.
+"""
+
+from __future__ import annotations
+
+from ctypes import byref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pynvml import NVMLError
+
+from rackgate.measurement import Reason
+from rackgate.telemetry.pci import canonical_pci
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "CLOCK_EVENTS",
+    "Asked",
+    "ask",
+    "card_facts",
+    "card_signals",
+    "clock_event_names",
+    "clock_event_reasons",
+    "driver_facts",
+    "fan_pct",
+    "memory",
+    "utilisation",
+]
+
+CLOCK_EVENTS = {
+    0x1: "gpu_idle",
+    0x2: "application_clocks",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake",
+    0x100: "display_clocks",
+}
+"""The bits of `clock_event_reasons`."""
+
+_UNIFIED_WITHIN = 0.005
+
+_REASONS = {
+    3: Reason.UNSUPPORTED,
+    4: Reason.NO_PERMISSION,
+    6: Reason.ABSENT,
+    9: Reason.NOT_CONFIGURED,
+    10: Reason.TIMEOUT,
+    12: Reason.TOOL_MISSING,
+    13: Reason.UNSUPPORTED,
+    15: Reason.DIED,
+    16: Reason.DIED,
+    18: Reason.NOT_CONFIGURED,
+    22: Reason.UNSUPPORTED,
+    28: Reason.ABSENT,
+}
+
+# Fields that NVML answers in one call: our name, NVML's field id, factor.
+_FIELD_IDS = {
+    "memory_temperature_c": (82, 1.0),
+    "energy_j": (83, 1e-3),
+    "power_instant_w": (186, 1e-3),
+    "sw_power_cap_ns": (74, 1.0),
+    "sync_boost_ns": (76, 1.0),
+    "sw_thermal_slowdown_ns": (269, 1.0),
+    "hw_thermal_slowdown_ns": (270, 1.0),
+    "hw_power_brake_ns": (271, 1.0),
+    "nvlink_crc_errors": (38, 1.0),
+    "nvlink_replays": (52, 1.0),
+    "nvlink_recoveries": (59, 1.0),
+    "nvlink_symbol_errors": (221, 1.0),
+    "recovery_action": (230, 1.0),
+}
+_FAST_IDS = ("memory_temperature_c", "energy_j", "power_instant_w")
+_VALUE_NAMES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+_BLANK_INTEGERS = frozenset({2**32 - 1, 2**64 - 1})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One answer: a value, or why there is none. `code` is NVML's return code."""
+
+    value: float | None
+    reason: Reason | None = None
+    detail: str = ""
+    code: int = 0
+
+
+def ask(what: str, call: Callable[[], Any], factor: float = 1.0) -> Asked:
+    """Return what a call gives times `factor`; an NVML error is the reason why there is no value."""
+    value, refused = _call(what, call)
+    refused = value if isinstance(value, Asked) else refused
+    if refused is not None:
+        return refused
+    if value in _BLANK_INTEGERS:
+        return Asked(None, Reason.BLANK, f"{what}: NVML gives its blank value")
+    return Asked(float(value) * factor)
+
+
+def _call(what: str, call: Callable[[], Any]) -> tuple[Any, Asked | None]:
+    try:
+        return call(), None
+    except AttributeError:
+        return None, Asked(
+            None, Reason.UNSUPPORTED, f"{what}: the installed nvidia-ml-py has no such call", 13
+        )
+    except NVMLError as error:
+        reason = _REASONS.get(error.value, Reason.INSTRUMENT)
+        return None, Asked(None, reason, f"{what}: {error}", error.value)
+
+
+def clock_event_reasons(nvml: Any, handle: Any) -> Asked:
+    """Return the mask of clock event reasons: by the new name, else by the old, else unknown."""
+    new = ask("clock event reasons", lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
+    if new.code not in (3, 13):
+        return new
+    old = ask("clock throttle reasons", lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+    return old if old.value is not None else new
+
+
+def clock_event_names(mask: int) -> tuple[str, ...]:
+    """Return the name of each bit that is set, the lowest first."""
+    return tuple(name for bit, name in CLOCK_EVENTS.items() if mask & bit)
+
+
+def memory(nvml: Any, handle: Any, host_memory_bytes: int | None) -> tuple[Asked, Asked, bool]:
+    """Return (used MiB, total MiB, unified): a card that shares the host's memory has none of its own."""
+    info, refused = _call("memory", lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+    if refused is not None:
+        unified = refused.code == 3
+        detail = "unified memory: the card has none of its own" if unified else refused.detail
+        nothing = Asked(None, refused.reason, detail, refused.code)
+        return nothing, nothing, unified
+    if host_memory_bytes and abs(info.total / host_memory_bytes - 1) <= _UNIFIED_WITHIN:
+        text = f"unified memory: NVML's total of {info.total >> 20} MiB is the host's own"
+        nothing = Asked(None, Reason.UNSUPPORTED, text, 3)
+        return nothing, nothing, True
+    return Asked(info.used / 2**20), Asked(info.total / 2**20), False
+
+
+def fan_pct(nvml: Any, handle: Any) -> Asked:
+    """Return the fan's speed in %; a passively cooled card has none."""
+    return ask("fan", lambda: nvml.nvmlDeviceGetFanSpeed(handle))
+
+
+def utilisation(nvml: Any, handle: Any) -> tuple[Asked, Asked, Asked]:
+    """Return (compute %, memory %, MIG enabled); with MIG on, utilisation belongs to the instances."""
+    mig = ask("MIG mode", lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
+    rates, refused = _call("utilisation", lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
+    if refused is None:
+        return Asked(float(rates.gpu)), Asked(float(rates.memory)), mig
+    detail = "MIG is on: look at the instances" if mig.value else refused.detail
+    nothing = Asked(None, refused.reason, detail, refused.code)
+    return nothing, nothing, mig
+
+
+def card_signals(
+    nvml: Any, handle: Any, *, slow: bool, host_memory_bytes: int | None = None
+) -> dict[str, Asked]:
+    """Return our fields of one card; with `slow` also those that seldom change."""
+    used, total, _ = memory(nvml, handle, host_memory_bytes)
+    compute, copy, mig = utilisation(nvml, handle)
+    found = {
+        "temperature_c": ask("temperature", lambda: _temperature(nvml, handle)),
+        "temperature_margin_c": ask("margin", lambda: nvml.nvmlDeviceGetMarginTemperature(handle)),
+        "power_w": ask("power", lambda: nvml.nvmlDeviceGetPowerUsage(handle), 1e-3),
+        "sm_clock_mhz": ask("SM clock", lambda: nvml.nvmlDeviceGetClockInfo(handle, 1)),
+        "memory_clock_mhz": ask("memory clock", lambda: nvml.nvmlDeviceGetClockInfo(handle, 2)),
+        "clock_event_reasons": clock_event_reasons(nvml, handle),
+        "utilisation_pct": compute,
+        "memory_used_mib": used,
+        **_field_values(nvml, handle, tuple(_FIELD_IDS) if slow else _FAST_IDS),
+    }
+    if found["energy_j"].value is None:
+        found["energy_j"] = ask("energy", lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle), 1e-3)
+    if slow:
+        found |= {"memory_total_mib": total, "memory_utilisation_pct": copy, "mig_enabled": mig}
+        found |= _slow_signals(nvml, handle)
+    return found
+
+
+def _temperature(nvml: Any, handle: Any) -> Any:
+    """Ask by the new name, then by the old one, which newer drivers drop."""
+    value, refused = _call("temperature", lambda: nvml.nvmlDeviceGetTemperatureV(handle, 0))
+    if refused is None or refused.code not in (3, 13, 25):
+        return value if refused is None else refused
+    return nvml.nvmlDeviceGetTemperature(handle, 0)
+
+
+def _slow_signals(nvml: Any, handle: Any) -> dict[str, Asked]:
+    found = {
+        "power_limit_w": ask("power limit", lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle), 1e-3),
+        "fan_pct": fan_pct(nvml, handle),
+        "pcie_generation": ask("PCIe", lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
+        "pcie_generation_max": ask("PCIe", lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
+        "pcie_width": ask("PCIe", lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+        "pcie_width_max": ask("PCIe", lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
+        "pcie_replays": ask("PCIe replays", lambda: nvml.nvmlDeviceGetPcieReplayCounter(handle)),
+        "nvlinks_up": ask("NVLink", lambda: _links_up(nvml, handle)),
+    }
+    for kind, kind_code in (("correctable", 0), ("uncorrectable", 1)):
+        for counter, counter_code in (("volatile", 0), ("aggregate", 1)):
+            found[f"ecc_{counter}_{kind}"] = ask(
+                "ECC",
+                lambda kind=kind_code, counter=counter_code: nvml.nvmlDeviceGetTotalEccErrors(
+                    handle, kind, counter
+                ),
+            )
+    return found | _remapped(nvml, handle) | _fabric(nvml, handle)
+
+
+def _links_up(nvml: Any, handle: Any) -> float:
+    """Count the links that are active; a card with none gives NVML's refusal of the first."""
+    active = float(nvml.nvmlDeviceGetNvLinkState(handle, 0))
+    for link in range(1, 18):
+        state, refused = _call("NVLink", lambda link=link: nvml.nvmlDeviceGetNvLinkState(handle, link))
+        if refused is not None:
+            break
+        active += state
+    return active
+
+
+def _remapped(nvml: Any, handle: Any) -> dict[str, Asked]:
+    names = (
+        *("remapped_rows_correctable", "remapped_rows_uncorrectable"),
+        *("row_remap_pending", "row_remap_failed"),
+    )
+    rows, refused = _call("remapped rows", lambda: nvml.nvmlDeviceGetRemappedRows(handle))
+    return {name: refused or Asked(float(rows[place])) for place, name in enumerate(names)}
+
+
+def _fabric(nvml: Any, handle: Any) -> dict[str, Asked]:
+    info, refused = _call("fabric", lambda: _fabric_info(nvml, handle))
+    if refused is not None:
+        return {"fabric_state": refused, "fabric_clique": refused}
+    return {"fabric_state": Asked(float(info.state)), "fabric_clique": Asked(float(info.cliqueId))}
+
+
+def _fabric_info(nvml: Any, handle: Any) -> Any:
+    info = nvml.c_nvmlGpuFabricInfo_v2_t()
+    info.version = nvml.nvmlGpuFabricInfo_v2
+    nvml.nvmlDeviceGetGpuFabricInfoV(handle, byref(info))
+    return info
+
+
+def _field_values(nvml: Any, handle: Any, names: tuple[str, ...]) -> dict[str, Asked]:
+    wanted = [_FIELD_IDS[name][0] for name in names]
+    answers, refused = _call("field values", lambda: nvml.nvmlDeviceGetFieldValues(handle, wanted))
+    if refused is not None:
+        return dict.fromkeys(names, refused)
+    return {name: _field(name, answer) for name, answer in zip(names, answers, strict=True)}
+
+
+def _field(name: str, answer: Any) -> Asked:
+    if answer.nvmlReturn:
+        code = int(answer.nvmlReturn)
+        detail = f"{name}: NVML answers {code} for field {answer.fieldId}"
+        return Asked(None, _REASONS.get(code, Reason.INSTRUMENT), detail, code)
+    value = getattr(answer.value, _VALUE_NAMES[answer.valueType])
+    return ask(name, lambda: value, _FIELD_IDS[name][1])
+
+
+def card_facts(nvml: Any, handle: Any) -> dict[str, str | None]:
+    """Return what a card is: UUID, serial, part, VBIOS, PCI address, name, fabric domain."""
+    calls = {
+        "uuid": lambda: nvml.nvmlDeviceGetUUID(handle),
+        "serial": lambda: nvml.nvmlDeviceGetSerial(handle),
+        "part": lambda: nvml.nvmlDeviceGetBoardPartNumber(handle),
+        "vbios": lambda: nvml.nvmlDeviceGetVbiosVersion(handle),
+        "name": lambda: nvml.nvmlDeviceGetName(handle),
+        "pci": lambda: canonical_pci(nvml.nvmlDeviceGetPciInfo(handle).busId),
+        "persistence": lambda: str(nvml.nvmlDeviceGetPersistenceMode(handle)),
+        "ecc": lambda: str(nvml.nvmlDeviceGetEccMode(handle)[0]),
+        "fabric": lambda: _domain(_fabric_info(nvml, handle)),
+    }
+    found = {}
+    for name, call in calls.items():
+        value, refused = _call(name, call)
+        found[name] = None if refused is not None or value is None else _text(value)
+    return found
+
+
+def _domain(info: Any) -> str | None:
+    digits = bytes(info.clusterUuid).hex()
+    if not int(digits, 16) or info.state != 3:
+        return None
+    uuid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return f"{uuid}/{info.cliqueId}"
+
+
+def driver_facts(nvml: Any) -> dict[str, str | None]:
+    """Return versions of driver, library and CUDA."""
+    found: dict[str, str | None] = {}
+    for name, call in (
+        ("driver", lambda: nvml.nvmlSystemGetDriverVersion()),
+        ("library", lambda: nvml.nvmlSystemGetNVMLVersion()),
+        ("cuda", lambda: _cuda(nvml.nvmlSystemGetCudaDriverVersion_v2())),
+    ):
+        value, refused = _call(name, call)
+        found[name] = None if refused is not None else _text(value)
+    return found
+
+
+def _cuda(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

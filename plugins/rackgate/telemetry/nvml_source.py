@@ -1,0 +1,118 @@
+"""The cards of this machine through the driver's own library, asked in a process of its own."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from rackgate.measurement import Reason
+from rackgate.telemetry.child import Child, ChildDied, ChildHangs
+from rackgate.telemetry.reading import REQUIRED, Reading, missing_readings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rackgate.target import Card, Node
+
+__all__ = ["NvmlSource"]
+
+_SLOW_S = 5.0
+_PROBLEMS = {
+    9: (Reason.NOT_CONFIGURED, "driver_not_loaded: the kernel module does not answer"),
+    12: (Reason.TOOL_MISSING, "library_not_found: libnvidia-ml.so.1 is not installed here"),
+    18: (
+        Reason.NOT_CONFIGURED,
+        "driver_library_mismatch: library and kernel module differ; reload or reboot",
+    ),
+    4: (Reason.NO_PERMISSION, "no access to /dev/nvidiactl: add this user to the group that owns it"),
+}
+
+
+class NvmlSource:
+    """Readings of a node's cards; slow fields every 5 s, and each XID event that the driver tells.
+
+    `facts` and `driver` are what the cards and the driver said they are, after the first poll.
+    """
+
+    def __init__(
+        self, node: Node, *, deadline_s: float = 2.0, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = f"nvml {node.name}"
+        self.facts: dict[int, dict[str, str | None]] = {}
+        self.driver: dict[str, str | None] = {}
+        self.problem = ""
+        self._node = node
+        self._deadline_s = deadline_s
+        self._child = Child("rackgate.telemetry.nvml_worker", environment)
+        self._slow_at = -_SLOW_S
+
+    def poll(self) -> list[Reading]:
+        """Return every field of each declared card, or why there is none."""
+        slow = time.monotonic() - self._slow_at >= _SLOW_S
+        try:
+            answer = self._child.ask({"slow": slow}, self._deadline_s)
+        except ChildHangs as error:
+            self._slow_at = -_SLOW_S
+            return self.nothing(Reason.TIMEOUT, f"driver unresponsive: {error}")
+        except ChildDied as error:
+            self._slow_at = -_SLOW_S
+            return self.nothing(Reason.DIED, f"the process that asks NVML ended: {error}")
+        if "problem" in answer:
+            known = (Reason.INSTRUMENT, f"NVML {answer['problem']}: {answer['text']}")
+            return self.nothing(*_PROBLEMS.get(answer["problem"], known))
+        if slow:
+            self._slow_at = time.monotonic()
+        if "facts" in answer:
+            self.facts = {int(index): facts for index, facts in answer["facts"].items()}
+            self.driver = answer["driver"]
+            self.problem = answer["events_problem"]
+        return self._readings(answer)
+
+    def nothing(self, reason: Reason, detail: str) -> list[Reading]:
+        """Return the required fields of each card without a value."""
+        self.problem = detail
+        return missing_readings(self._node, time.perf_counter_ns(), reason, detail)
+
+    def close(self) -> None:
+        """End the process."""
+        self._child.close()
+
+    def _readings(self, answer: Mapping[str, Any]) -> list[Reading]:
+        node, t_ns = self._node.name, int(answer["t_ns"])
+        entities: dict[int, str] = {}
+        readings: list[Reading] = []
+        for card in self._node.cards:
+            index = self._index_of(card)
+            if index is None or str(index) not in answer["cards"]:
+                readings += self._lost(card, index, answer, t_ns)
+                continue
+            entities[index] = card.name
+            readings += [
+                _reading(t_ns, node, card.name, field, value)
+                for field, value in answer["cards"][str(index)].items()
+            ]
+        for event in answer["events"]:
+            entity = entities.get(event["index"], node)
+            readings.append(Reading(int(event["t_ns"]), node, entity, "xid", float(event["xid"])))
+        return readings
+
+    def _index_of(self, card: Card) -> int | None:
+        by_uuid = (index for index, facts in self.facts.items() if card.uuid and facts["uuid"] == card.uuid)
+        found = next(by_uuid, None)
+        return found if found is not None or card.uuid else card.index
+
+    def _lost(self, card: Card, index: int | None, answer: Mapping[str, Any], t_ns: int) -> list[Reading]:
+        code = answer["refused"].get(str(card.index if index is None else index))
+        detail = f"NVML lists no card with UUID {card.uuid}" if card.uuid else "NVML lists no such card"
+        if code is not None:
+            detail = f"NVML gives no handle of card {card.index} (code {code}): lost, or it wants a reset"
+        return [
+            Reading(t_ns, self._node.name, card.name, field, None, Reason.ABSENT, detail)
+            for field in REQUIRED
+        ]
+
+
+def _reading(t_ns: int, node: str, entity: str, field: str, value: Any) -> Reading:
+    if isinstance(value, list):
+        return Reading(t_ns, node, entity, field, None, Reason(value[0]), value[1])
+    return Reading(t_ns, node, entity, field, float(value))

@@ -1,0 +1,127 @@
+"""The process that asks the driver: one line of JSON in, one line out, until its standard input ends.
+
+`{"slow": true}` asks for the fields that seldom change too. A driver that hangs takes this process with
+it, not the one that measures.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+import pynvml
+
+from rackgate.telemetry.nvml import card_facts, card_signals, driver_facts
+
+__all__ = ["main"]
+
+_XID_EVENT = 0x8
+_WAIT_MS = 1000
+_TIMEOUT, _UNINITIALISED = 10, 1
+
+
+class _Driver:
+    """An open library with its cards and the XIDs that came since the last look."""
+
+    def __init__(self) -> None:
+        pynvml.nvmlInit()
+        self.handles: dict[int, Any] = {}
+        self.refused: dict[int, int] = {}
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            try:
+                self.handles[index] = pynvml.nvmlDeviceGetHandleByIndex(index)
+            except pynvml.NVMLError as error:
+                self.refused[index] = error.value
+        self.facts = {index: card_facts(pynvml, handle) for index, handle in self.handles.items()}
+        self.driver = driver_facts(pynvml)
+        self.host_memory_bytes = _host_memory_bytes()
+        self._events: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        self.events_problem = ""
+        threading.Thread(target=self._watch, name="xid-events", daemon=True).start()
+
+    def events(self) -> list[dict[str, Any]]:
+        with self._lock:
+            taken, self._events = self._events, []
+        return taken
+
+    def _watch(self) -> None:
+        try:
+            event_set = pynvml.nvmlEventSetCreate()
+            for handle in self.handles.values():
+                pynvml.nvmlDeviceRegisterEvents(handle, _XID_EVENT, event_set)
+        except pynvml.NVMLError as error:
+            self.events_problem = f"no XID events from the driver: {error}"
+            return
+        index_of = {_address(handle): index for index, handle in self.handles.items()}
+        while True:
+            try:
+                event = pynvml.nvmlEventSetWait(event_set, _WAIT_MS)
+            except pynvml.NVMLError as error:
+                if error.value == _UNINITIALISED:
+                    return
+                if error.value != _TIMEOUT:
+                    time.sleep(_WAIT_MS / 1e3)
+                continue
+            seen = {
+                "t_ns": time.perf_counter_ns(),
+                "index": index_of.get(_address(event.device)),
+                "xid": int(event.eventData),
+            }
+            with self._lock:
+                self._events.append(seen)
+
+
+def _address(handle: Any) -> int:
+    return int(ctypes.cast(handle, ctypes.c_void_p).value or 0)
+
+
+def _host_memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return None
+
+
+def _answer(driver: _Driver, *, slow: bool, first: bool) -> dict[str, Any]:
+    cards = {}
+    for index, handle in driver.handles.items():
+        signals = card_signals(pynvml, handle, slow=slow, host_memory_bytes=driver.host_memory_bytes)
+        cards[index] = {
+            name: one.value if one.reason is None else [one.reason, one.detail]
+            for name, one in signals.items()
+        }
+    answer: dict[str, Any] = {
+        "t_ns": time.perf_counter_ns(),
+        "cards": cards,
+        "refused": driver.refused,
+        "events": driver.events(),
+    }
+    if first:
+        answer |= {"facts": driver.facts, "driver": driver.driver, "events_problem": driver.events_problem}
+    return answer
+
+
+def main() -> None:
+    """Answer each line of standard input."""
+    driver: _Driver | None = None
+    for line in sys.stdin:
+        asked = json.loads(line)
+        first = driver is None
+        try:
+            driver = driver or _Driver()
+            answer = _answer(driver, slow=bool(asked.get("slow")), first=first)
+        except pynvml.NVMLError as error:
+            driver = None
+            answer = {"t_ns": time.perf_counter_ns(), "problem": error.value, "text": str(error)}
+        sys.stdout.write(json.dumps(answer, separators=(",", ":")) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

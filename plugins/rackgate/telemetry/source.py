@@ -1,0 +1,29 @@
+"""Where readings come from: one interface, whatever the wire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rackgate.measurement import Reason
+    from rackgate.telemetry.reading import Reading
+
+__all__ = ["Source"]
+
+
+class Source(Protocol):
+    """Something that can be asked for readings, each time from the same thread.
+
+    `name` tells it apart in messages and records.
+    """
+
+    name: str
+
+    def poll(self) -> list[Reading]:
+        """Return what there is now; whatever went wrong is the reason of readings without a value."""
+
+    def nothing(self, reason: Reason, detail: str) -> list[Reading]:
+        """Return what a poll gives that did not answer in time."""
+
+    def close(self) -> None:
+        """Let go of connections and processes; safe to call twice."""

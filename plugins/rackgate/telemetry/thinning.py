@@ -1,0 +1,54 @@
+"""Which readings are worth keeping: every fast one, the others when they change and now and then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rackgate.telemetry.reading import FAST, REQUIRED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rackgate.telemetry.reading import Reading
+
+__all__ = ["REACH_BACK_NS", "Thinning"]
+
+REACH_BACK_NS = 6_000_000_000
+"""How far back the last kept value of an unchanged signal can lie, while its source answers."""
+
+_AGAIN_NS = {True: 5_000_000_000, False: 30_000_000_000}  # by whether there is a value
+
+
+class Thinning:
+    """Remembers the last kept reading of each signal, so that unchanged ones are not written again.
+
+    A value that stays is kept every 5 s. A field that has no value is said again every 30 s, unless it
+    is required or had a value before: then each sample counts.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], Reading] = {}
+        self._had_value: set[tuple[str, str]] = set()
+
+    def keep(self, readings: Iterable[Reading]) -> list[Reading]:
+        """Return those that are worth keeping, in their order."""
+        return [one for one in readings if self._worth(one)]
+
+    def last(self) -> list[Reading]:
+        """Return the last kept reading of each slow signal."""
+        return list(self._kept.values())
+
+    def _worth(self, reading: Reading) -> bool:
+        signal = (reading.entity, reading.field)
+        if reading.value is not None:
+            self._had_value.add(signal)
+        fast = reading.field in FAST and (signal in self._had_value or reading.field in REQUIRED)
+        if fast:
+            return True
+        before = self._kept.get(signal)
+        changed = before is None or (before.value, before.reason) != (reading.value, reading.reason)
+        if not changed and before is not None:
+            changed = reading.t_ns - before.t_ns >= _AGAIN_NS[reading.value is not None]
+        if changed:
+            self._kept[signal] = reading
+        return changed

@@ -1,0 +1,59 @@
+"""Runs the acceptance suites in a process of their own and reads what they recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    exit_status: int
+    output: str
+    folder: Path
+    records: list[dict[str, Any]]
+
+    def of(self, kind):
+        return [record for record in self.records if record["kind"] == kind]
+
+    def verdicts(self, slo_id):
+        return {one["entity"]: one for one in self.of("verdict") if one["slo"] == slo_id}
+
+    @property
+    def end(self):
+        return self.of("end")[0]
+
+
+@pytest.fixture
+def run_ladder(tmp_path):
+    """Run `pytest -m rack_acceptance` in the checkout and give what it recorded."""
+    return lambda *options, timeout_s=400: _run(tmp_path / "run", options, timeout_s)
+
+
+def _run(folder, options, timeout_s):
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("RACKGATE_", "PYTEST_"))
+    }
+    command = [sys.executable, "-m", "pytest", "-m", "rack_acceptance", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "--rack-out", str(folder), *options],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    path = folder / "evidence" / "records.jsonl"
+    assert path.exists(), done.stdout[-3000:] + done.stderr[-3000:]
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return Outcome(done.returncode, done.stdout + done.stderr, folder, records)

@@ -1,0 +1,40 @@
+"""The whole ladder, on a healthy rack and on two that are not."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.proof
+
+
+def test_a_healthy_rack_is_accepted(run_ladder):
+    outcome = run_ladder()
+    assert 0 == outcome.exit_status, outcome.output[-4000:]
+    assert "ACCEPTED" == outcome.end["headline"].split(":")[0]
+    assert outcome.end["accepted"]
+    assert {"PASS"} == {one["verdict"] for one in outcome.of("verdict")}
+    assert len(outcome.of("plan")[0]["checks"]) == len(outcome.of("verdict"))
+    assert {"report.html", "summary.md", "junit.xml"} <= {
+        path.name for path in (outcome.folder / "views" / "default").iterdir()
+    }
+
+
+def test_one_slow_card_is_quarantined_and_the_other_three_go_on(run_ladder):
+    outcome = run_ladder("--rack-scenario", "slow_card")
+    assert 1 == outcome.exit_status
+    assert outcome.end["headline"].startswith("NOT ACCEPTED: 3 of 4 cards qualified")
+    assert {"node1/gpu1"} == {gate["entity"] for gate in outcome.of("gate")}
+    scaling = outcome.verdicts("two_card.scaling_efficiency")
+    assert "gated" == scaling["node1/gpu0+gpu1"]["skipped"]
+    assert "PASS" == scaling["node2/gpu0+gpu1"]["verdict"]
+    late = ("cross_node", "fault_injection", "batch_retry")
+    judged = {one["stage"] for one in outcome.of("verdict") if not one["skipped"]}
+    assert set(late) <= judged
+
+
+def test_a_gateway_without_failover_is_not_accepted(run_ladder):
+    outcome = run_ladder("--rack-scenario", "no_failover")
+    assert 1 == outcome.exit_status
+    bad = {one["slo"] for one in outcome.of("verdict") if one["verdict"] != "PASS"}
+    assert {"fault_injection.kill_detection", "fault_injection.kill_error_rate"} == bad
+    assert "4 of 4 cards qualified" in outcome.end["headline"]

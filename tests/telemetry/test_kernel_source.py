@@ -1,0 +1,115 @@
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from rackgate.target import Card, Node
+from rackgate.telemetry.kernel_source import KernelLogSource
+
+NODE = Node(name="n1", cards=(Card(name="n1/gpu0", node="n1", index=0),))
+CARD = {"0000:1b:00.0": "n1/gpu0"}
+
+
+def xid(code, at_s=None, pci="0000:1b:00"):
+    at = time.perf_counter_ns() / 1e9 if at_s is None else at_s
+    return f"[{at:.6f}] NVRM: Xid (PCI:{pci}): {code}, something\n"
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "kern.log"
+    path.write_text(xid(31, 1.0))
+    return path
+
+
+def append(path, text):
+    with path.open("a") as file:
+        file.write(text)
+
+
+def test_each_event_is_one_reading_of_its_card(log):
+    source = KernelLogSource(NODE, log, card_of=CARD)
+    assert [one.value for one in source.poll()] == [31.0]
+    assert source.poll() == []
+    append(log, xid(79) + xid(13, pci="0000:99:00"))
+    assert [(one.entity, one.field, one.value) for one in source.poll()] == [
+        ("n1/gpu0", "xid", 79.0),
+        ("n1", "xid", 13.0),
+    ]
+    source.close()
+
+
+def test_only_events_inside_the_window_count(log):
+    source = KernelLogSource(NODE, log, card_of=CARD)
+    begin = time.perf_counter_ns()
+    append(log, xid(79))
+    source.poll()
+    placed = source.window(begin - 10**6, time.perf_counter_ns() + 10**6)
+    assert [event.code for event in placed.inside] == [79]
+    assert [event.code for event in placed.earlier] == [31]
+    source.close()
+
+
+def test_a_source_can_begin_at_the_end(log):
+    source = KernelLogSource(NODE, log, card_of=CARD, from_start=False)
+    assert source.poll() == []
+    append(log, xid(48))
+    assert [one.value for one in source.poll()] == [48.0]
+    source.close()
+
+
+def test_half_a_line_waits_for_its_end(log):
+    source = KernelLogSource(NODE, log, card_of=CARD)
+    source.poll()
+    whole = xid(79)
+    append(log, whole[:30])
+    assert source.poll() == []
+    append(log, whole[30:])
+    assert [one.value for one in source.poll()] == [79.0]
+    source.close()
+
+
+def test_a_rotated_log_is_followed(log, tmp_path):
+    source = KernelLogSource(NODE, log, card_of=CARD)
+    source.poll()
+    log.rename(tmp_path / "kern.log.1")
+    log.write_text(xid(62))
+    assert [one.value for one in source.poll()] == [62.0]
+    source.close()
+
+
+def test_a_message_in_pieces_is_one_event(log):
+    source = KernelLogSource(NODE, log)
+    source.poll()
+    append(log, "[9.0] NVRM: API mismatch: the client has the version 550.90.07, but\n")
+    assert source.poll() == []
+    append(log, "NVRM: this kernel module has the version 550.54.15.  Please\n")
+    append(log, "NVRM: make sure that this kernel module and all NVIDIA driver\n")
+    append(log, "NVRM: components have the same version.\n")
+    source.poll()
+    assert source.events[-1].details == {"client": "550.90.07", "module": "550.54.15"}
+    source.close()
+
+
+def test_a_log_that_cannot_be_read_is_a_problem_and_no_health(tmp_path):
+    source = KernelLogSource(NODE, tmp_path / "nothing")
+    assert (source.poll(), "No such file" in source.problem) == ([], True)
+
+
+def test_the_kernels_own_device_gives_records(tmp_path):
+    device = Path("/dev/kmsg")
+    if not os.access(device, os.R_OK):
+        pytest.fail("/dev/kmsg cannot be read here")
+    source = KernelLogSource(NODE, device, from_start=True)
+    source.poll()
+    source.close()
+    assert source.problem in ("", f"{device}: Operation not permitted; add this user to the group that may read it (adm, systemd-journal), or CAP_SYSLOG")
+
+
+def test_a_record_of_the_device_has_its_keys_cut_off():
+    from rackgate.telemetry.log_line import parse_line
+
+    record = parse_line("6,1,5000000,-;NVRM: Xid (PCI:0000:1b:00): 79, gone")
+    assert (record.boot_us, record.from_kernel) == (5_000_000, True)
+    assert parse_line("14,2,5000001,-;someone writes NVRM").from_kernel is False
