@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -69,7 +70,7 @@ class Conclusion:
             yield
         finally:
             self._run.close(**self._end)
-            self._write_views()
+            self._write_views(session)
             self._restore_handler()
 
     def _decide(self, session: pytest.Session) -> None:
@@ -110,9 +111,16 @@ class Conclusion:
         }
         return {**{f"rackgate.{name}": text for name, text in about.items()}, **run.measured}
 
-    def _write_views(self) -> None:
+    def _write_views(self, session: pytest.Session) -> None:
+        """Write the views; one that breaks is shown and is an internal error: a report must not be missed."""
         run, hook = self._run, self._config.hook
-        written = hook.pytest_rack_views(folder=run.folder, reports=run.registry.reports, view="default")
+        try:
+            written = hook.pytest_rack_views(folder=run.folder, reports=run.registry.reports, view="default")
+        except Exception:  # noqa: BLE001  the evidence is complete; what broke stands in the terminal
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+            text = run.redactor.redact(traceback.format_exc())
+            self._views = ["the views could not be written:", *text.splitlines()]
+            return
         self._views = [str(path) for path in written or ()]
 
     def _restore_handler(self) -> None:
@@ -125,8 +133,8 @@ class Conclusion:
         if not run.opened:
             return
         terminalreporter.section("rackgate")
-        good = self._headline.startswith("ACCEPTED")
-        write(self._headline, bold=True, green=good, red=not good)
+        colour = "green" if self._end["accepted"] else "yellow" if self._end["exit_status"] == 0 else "red"
+        write(self._headline, bold=True, **{colour: True})
         write(f"{scope_text(run.ledger)}; evidence grade: {run.target.grade.upper()}")
         if run.partial_why:
             write(f"partial run ({', '.join(run.partial_why)}): never certifiable", yellow=True)

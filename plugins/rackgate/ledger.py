@@ -64,8 +64,11 @@ class Ledger:
             self.skipped[check.id] = skipped
             return None
         gate = self._gate(check, verdict)
-        if gate is not None:
-            self.gates.append(gate)
+        if gate is None or any(
+            (known.entity, known.stages) == (gate.entity, gate.stages) for known in self.gates
+        ):
+            return None
+        self.gates.append(gate)
         return gate
 
     def quarantined(self, before: str) -> dict[str, str]:
@@ -131,16 +134,16 @@ class Ledger:
         return cards or tuple(engine.entity for engine in self.target.engines)
 
     def unqualified(self) -> frozenset[str]:
-        """Return the units that a check of their own, of their engine or of their node did not accept."""
+        """Return the units that a check of their own, of their engine or of their node did not accept.
+
+        A unit that never got to its own qualification is not qualified either; one whose later checks
+        were gated because of others keeps what it has.
+        """
         bad: set[str] = set()
         for check_id, verdict in self.verdicts.items():
-            check = self.planned[check_id]
-            own = check.slo.scope in (Scope.CARD, Scope.ENGINE, Scope.NODE) and not verdict.accepted
-            if (
-                own
-                and self.skipped.get(check_id, "gated") == "gated"
-                and check.slo.severity is not Severity.WARN
-            ):
+            check, skipped = self.planned[check_id], self.skipped.get(check_id)
+            counts = skipped is None or (skipped == "gated" and check.slo.stage in _QUALIFYING)
+            if counts and not verdict.accepted and _on_a_unit(check):
                 bad |= self._units_behind(check.entity)
         return frozenset(bad)
 
@@ -183,3 +186,8 @@ class Ledger:
         if len(left) < _ENGINES_NEEDED.get(stage, 1) or len(nodes) < _NODES_NEEDED.get(stage, 0):
             return next(iter(out.values()))
         return None
+
+
+def _on_a_unit(check: Check) -> bool:
+    own = check.slo.scope in (Scope.CARD, Scope.ENGINE, Scope.NODE)
+    return own and check.slo.severity is not Severity.WARN

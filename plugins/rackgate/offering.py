@@ -56,12 +56,11 @@ def begin_load(
     """Start one look and return while it runs."""
     from rackgate.loadgen import start_load
 
-    name = f"{stage}.{load.name}.{label}.look{look}".replace(" ", "-").replace("/", "_")
     return start_load(
         load,
         endpoints,
         label=label,
-        samples_path=run.evidence / "samples" / f"{name}.parquet",
+        samples_path=run.sample_file(f"{stage}.{load.name}.{label}.look{look}"),
         seed=run.seed * 1_000_003 + load.seed,
         look=look,
         requests=None if load.open else requests,

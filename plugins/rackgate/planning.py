@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from rackgate.target import EngineSpec, Target
 
-__all__ = ["CONDITIONS", "entities_of", "members_of", "pairs_of", "plan_checks"]
+__all__ = ["CONDITIONS", "entities_of", "members_of", "pair_name", "pairs_of", "plan_checks"]
 
 CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel")
 """What a row's `applies_to` may ask."""

@@ -187,7 +187,7 @@ class Recorder:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a module that left itself out although it holds tests marked as acceptance."""
-        if not report.skipped or not self._run.target:
+        if not report.skipped:
             return
         path = self._config.rootpath / report.nodeid.split("::")[0]
         if path.is_file() and "rack_acceptance" in path.read_text(encoding="utf-8", errors="replace"):

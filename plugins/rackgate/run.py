@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import socket
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from rackgate.entries import check_entry, redacted, target_entry, verdict_entry
 from rackgate.judge import Judgement, judge
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.message import gated_message, number, verdict_message
 from rackgate.metrics.metric import measure
-from rackgate.record import Record, RecordLog, digest_of
+from rackgate.planning import members_of
+from rackgate.record import Record, RecordLog
 from rackgate.slo import Op, Scope, Slo
 from rackgate.verdict import Verdict
 
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from rackgate.slo import Check
     from rackgate.target import Target
 
-__all__ = ["FIVE_NUMBERS", "FolderInUse", "NotOpen", "Run", "target_facts"]
+__all__ = ["FIVE_NUMBERS", "FolderInUse", "NotOpen", "Run"]
 
 FIVE_NUMBERS = (
     ("output_token_throughput", "value"),
@@ -83,6 +86,7 @@ class Run:
         self.on_progress: Callable[[str], None] = _say_nothing
         self.started_ns = time.perf_counter_ns()
         self.run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid():x}"
+        self._sample_files = 0
         self._on_record = on_record
         self._log: RecordLog | None = None
 
@@ -110,11 +114,17 @@ class Run:
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             t_ns=time.perf_counter_ns(),
             kind=kind,
-            payload=_redacted(payload, self.redactor),
+            payload=redacted(payload, self.redactor),
         )
         self._log.append(record)
         if self._on_record is not None:
             self._on_record({"kind": kind, "seq": record.seq, "at": record.at, **record.payload})
+
+    def sample_file(self, name: str) -> Path:
+        """Return a path for the samples of one more load, numbered in the order of loads."""
+        self._sample_files += 1
+        plain = re.sub(r"[^A-Za-z0-9._+-]", "_", name)
+        return self.evidence / "samples" / f"{self._sample_files:03d}.{plain}.parquet"
 
     def event(self, name: str, text: str) -> None:
         """Record anything that is worth a line."""
@@ -133,7 +143,7 @@ class Run:
             grade=self.target.grade,
             seed=self.seed,
             stages=list(stages),
-            target=target_facts(self.target),
+            target=target_entry(self.target),
             acceptance={
                 "files": list(acceptance.files),
                 "digest": acceptance.digest,
@@ -149,7 +159,9 @@ class Run:
         """Record every check that was asked, before the first is judged."""
         for check in checks:
             self.ledger.plan(check)
-        self.record("plan", checks=[self._asked(check) for check in checks])
+        self.record(
+            "plan", checks=[check_entry(check, self.definition(check.slo.metric)) for check in checks]
+        )
 
     def definition(self, metric: str) -> str:
         """Return the definition of a metric."""
@@ -174,7 +186,8 @@ class Run:
                 stages=list(gate.stages),
                 by=gate.by,
                 verdict=str(gate.verdict),
-                text=f"{what} taken out by {gate.by}",
+                takes_out=sorted({gate.entity, *members_of(gate.entity, self.target)}) if gate.entity else [],
+                text=f"{what} taken out: {message.splitlines()[0]}",
             )
         return judgement, message
 
@@ -219,7 +232,7 @@ class Run:
                     statistic=statistic,
                     definition=self.definition(metric),
                     headline=True,
-                    **_measured(value),
+                    **asdict(value),
                 )
 
     def close(self, **payload: Any) -> None:
@@ -231,30 +244,6 @@ class Run:
         )
         self._log.close()
 
-    def _asked(self, check: Check) -> dict[str, Any]:
-        slo = check.slo
-        return {
-            "id": check.id,
-            "slo": slo.id,
-            "stage": slo.stage,
-            "entity": check.entity,
-            "metric": slo.metric,
-            "statistic": slo.statistic,
-            "unit": slo.unit,
-            "op": str(slo.op),
-            "bound": slo.bound,
-            "limit": slo.limit,
-            "severity": str(slo.severity),
-            "scope": str(slo.scope),
-            "load": slo.load,
-            "source": slo.source,
-            "hint": slo.hint,
-            "clauses": list(slo.clauses),
-            "definition": self.definition(slo.metric),
-            "declared_absent": check.declared_absent,
-            "not_assessed": check.not_assessed,
-        }
-
     def _verdict(
         self,
         check: Check,
@@ -265,48 +254,9 @@ class Run:
         skipped: str = "",
         gated_by: str = "",
     ) -> None:
-        asked = self._asked(check)
-        asked.pop("declared_absent")
-        asked.pop("not_assessed")
-        asked["check"] = asked.pop("id")
-        asked["slo_source"] = asked.pop("source")
-        measured = {**_measured(measurement), "reason": judgement.reason, "measured_by": measurement.source}
-        measured.pop("source")
-        measured["detail"] = judgement.detail or measurement.detail
-        self.record(
-            "verdict",
-            **{**asked, **measured},
-            verdict=str(judgement.verdict),
-            margin=judgement.margin,
-            skipped=skipped,
-            gated_by=gated_by,
-            message=message,
-        )
+        entry = verdict_entry(check, measurement, judgement, self.definition(check.slo.metric))
+        self.record("verdict", **entry, skipped=skipped, gated_by=gated_by, message=message)
 
 
 def _say_nothing(text: str) -> None:
     del text
-
-
-def _measured(measurement: Measurement) -> dict[str, Any]:
-    return asdict(measurement)
-
-
-def _redacted(value: Any, redactor: Redactor) -> Any:
-    if isinstance(value, str):
-        return redactor.redact(str(value))
-    if isinstance(value, dict):
-        return {key: _redacted(item, redactor) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_redacted(item, redactor) for item in value]
-    return value
-
-
-def target_facts(target: Target) -> dict[str, Any]:
-    """Return the target as it stands in the first record, with a digest of all its facts."""
-    facts = asdict(target)
-    engines = [
-        {**asdict(engine), "entity": engine.entity, "cards": list(engine.cards), "nodes": list(engine.nodes)}
-        for engine in target.engines
-    ]
-    return {**facts, "engines": engines, "digest": digest_of(facts)}

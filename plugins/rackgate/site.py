@@ -102,7 +102,7 @@ def _sweep(run: Run) -> None:
         whose = f"engine {left.engine} of run {left.run_id} (its pid was {left.owner_pid})"
         text = f"left over: {whose}: {left.detail}; {ended}"
         run.event("leftover", text)
-        run.notes.append(text)
+        run.notes.append(run.redactor.redact(text))
         run.on_progress(text)
 
 

@@ -42,6 +42,8 @@ def distribution_panel(latencies: Latencies, limits: Sequence[CheckRow], colours
         if failed
         else "; none failed"
     )
+    if latencies.set_aside:
+        note += f"; {plural(latencies.set_aside, 'request')} of quarantined engines set aside"
     parts = _plot(latencies, ordered, limits, colours)
     return (
         f"{head}<p>{note}</p></figcaption>"

@@ -7,6 +7,7 @@ import hashlib
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from rackgate.slo import STAGES
 from rackgate_reports.badges import SPRITE
 from rackgate_reports.charts import COLOURS
 from rackgate_reports.checks import CheckRow, check_rows
@@ -55,7 +56,7 @@ def render_html(run: RunEvidence) -> str:
             _section("troubles", "What failed and what to do", "", troubles_section(run, troubles, headline)),
             quarantine,
             _section("numbers", "Five numbers", _NUMBERS, five_numbers_table(numbers_of(run))),
-            _section("latency", "Latency by percentile", _LATENCY, _panels(loads, rows, colours)),
+            _section("latency", "Latency by percentile", _LATENCY, _panels(run, loads, rows, colours)),
             _section("timeline", "Timeline", _TIMELINE, f'<figure class="time">{timeline}</figure>'),
             _section("checks", "Every check", intro, checks_table(rows)),
             _section("facts", "Run and rack", "", facts_section(run)),
@@ -143,13 +144,29 @@ def _colours(run: RunEvidence, loads: Sequence[Latencies]) -> Mapping[str, int]:
     return {name: index % COLOURS for index, name in enumerate(names)}
 
 
-def _panels(loads: Sequence[Latencies], rows: Sequence[CheckRow], colours: Mapping[str, int]) -> str:
+def _panels(
+    run: RunEvidence, loads: Sequence[Latencies], rows: Sequence[CheckRow], colours: Mapping[str, int]
+) -> str:
     if not loads:
         return '<p class="empty">No chart: the run offered no load.</p>'
-    panels = "".join(distribution_panel(load, _limits(load, rows), colours) for load in loads[:_MOST_PANELS])
+    panels = "".join(
+        distribution_panel(load.without(_quarantined(run, load.stage)), _limits(load, rows), colours)
+        for load in loads[:_MOST_PANELS]
+    )
     rest = len(loads) - _MOST_PANELS
     more = f'<p class="note">{plural(rest, "more load")} not drawn.</p>' if rest > 0 else ""
     return f'<div class="panels">{panels}</div>{more}'
+
+
+def _quarantined(run: RunEvidence, stage: str) -> frozenset[str]:
+    """Return the engines that earlier stages took out: they are not judged in this one."""
+    place = {name: number for number, name in enumerate(STAGES)}
+    return frozenset(
+        str(entity)
+        for gate in run.of("gate")
+        if place.get(str(gate.get("by")).split(".")[0], len(place)) < place.get(stage, -1)
+        for entity in gate.get("takes_out") or (gate.get("entity"),)
+    )
 
 
 def _limits(load: Latencies, rows: Sequence[CheckRow]) -> list[CheckRow]:

@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Latencies", "joined", "percentile", "read_latencies"]
 
-_COLUMNS = ("engine", "outcome", "warmup", "scheduled_ns", "sent_ns", "first_token_ns")
+_COLUMNS = ("engine", "outcome", "warmup", "scheduled_ns", "sent_ns", "first_token_ns", "served_by")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
     """Judged requests of one load: when they were due, time to first token, and which of them failed.
 
-    `ttft_ms` is infinite for a failed request. Warm-up and cancelled requests are left out. `problem`
-    says why there is nothing.
+    `ttft_ms` is infinite for a failed request. Warm-up and cancelled requests are left out. `engine` is
+    who answered, as far as a gateway says so. `set_aside` counts requests of quarantined engines that
+    were left out. `problem` says why there is nothing.
     """
 
     stage: str
@@ -34,6 +35,7 @@ class Latencies:
     ttft_ms: NDArray[np.float64]
     engine: NDArray[np.int32]
     engines: tuple[str, ...]
+    set_aside: int = 0
     problem: str = ""
 
     @property
@@ -45,6 +47,21 @@ class Latencies:
         """TTFT of the requests to one engine."""
         own: NDArray[np.float64] = self.ttft_ms[self.engine == self.engines.index(name)]
         return own
+
+    def without(self, names: frozenset[str]) -> Latencies:
+        """Return the same load without the requests that these engines answered."""
+        kept = ~np.isin(self.engine, [code for code, name in enumerate(self.engines) if name in names])
+        if kept.all():
+            return self
+        left, codes = np.unique(self.engine[kept], return_inverse=True)
+        return replace(
+            self,
+            at_ns=self.at_ns[kept],
+            ttft_ms=self.ttft_ms[kept],
+            engine=codes.astype(np.int32),
+            engines=tuple(self.engines[code] for code in left),
+            set_aside=self.set_aside + int((~kept).sum()),
+        )
 
 
 def read_latencies(run: RunEvidence, load: Mapping[str, Any]) -> Latencies:
@@ -80,7 +97,10 @@ def _from_table(empty: Latencies, table: Any) -> Latencies:
         return replace(empty, problem="every request was warm-up or cancelled")
     origin = table["scheduled_ns" if empty.origin == "scheduled" else "sent_ns"]
     start = pc.coalesce(origin, table["scheduled_ns"]).cast(pa.int64())
-    engine = table["engine"].cast(pa.string()).fill_null("?").combine_chunks().dictionary_encode()
+    called = table["engine"].cast(pa.string()).fill_null("?")
+    served = table["served_by"].cast(pa.string()).fill_null("")
+    said = pc.and_(pc.equal(called, "gateway"), pc.not_equal(served, ""))
+    engine = pc.if_else(said, served, called).combine_chunks().dictionary_encode()
     first = table["first_token_ns"].cast(pa.int64())
     ok = pc.and_(pc.equal(table["outcome"].cast(pa.string()), "ok"), pc.is_valid(first))
     ttft = pc.if_else(ok, pc.divide(pc.subtract(first, start).cast(pa.float64(), safe=False), 1e6), np.inf)

@@ -203,7 +203,7 @@ def _served_by(url):
 def test_a_port_taken_between_look_and_start_is_drawn_again(
     launch, container_spec, monkeypatch, docker_image
 ):
-    from rackgate.engines.launchers import container as module
+    from rackgate.engines.launchers import box_launch as module
 
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]

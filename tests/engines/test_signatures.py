@@ -37,6 +37,7 @@ def test_small_shared_memory_is_no_hardware_fault():
         ("huggingface_hub: 401 Client Error: Unauthorized for url", "bad_key"),
         ("CUDA driver version is insufficient for CUDA runtime version", "driver_too_old"),
         ("python: No module named vllm", "command_missing"),
+        ("error setting rlimit type 8: operation not permitted: unknown", "limit_refused"),
     ],
 )
 def test_known_lines_are_explained(line, name):

@@ -22,7 +22,10 @@ HERE = pathlib.Path(__file__).parent
 def pytest_rack_target(config):
     names = [(f"node{n}", f"node{n}/gpu{g}") for n in (1, 2) for g in (0, 1)]
     nodes = tuple(
-        Node(name=f"node{n}", cards=tuple(Card(name=f"node{n}/gpu{g}", node=f"node{n}", index=g) for g in (0, 1)))
+        Node(
+            name=f"node{n}",
+            cards=tuple(Card(name=f"node{n}/gpu{g}", node=f"node{n}", index=g) for g in (0, 1)),
+        )
         for n in (1, 2)
     )
     engines = tuple(
@@ -41,7 +44,8 @@ def pytest_rack_target(config):
 def measured(rack_slo):
     values = json.loads((HERE / "values.json").read_text())
     given = values.get(rack_slo.id, values.get(rack_slo.slo.id, rack_slo.slo.bound))
-    facts = {"metric": rack_slo.slo.metric, "entity": rack_slo.entity, "unit": rack_slo.slo.unit, "count": 5000}
+    row = rack_slo.slo
+    facts = {"metric": row.metric, "entity": rack_slo.entity, "unit": row.unit, "count": 5000}
     if isinstance(given, dict):
         bounds = given.pop("bounds", None)
         facts |= given | {"bounds": Bounds(**bounds) if bounds else None}
@@ -161,3 +165,14 @@ def paper_rack(pytester):
     """Put the paper rack's conftest into the folder of the test."""
     pytester.makeconftest(CONFTEST)
     pytester.path.joinpath("values.json").write_text("{}")
+
+
+@pytest.fixture
+def extend(pytester):
+    """Add code to the conftest of the paper rack."""
+
+    def extend(code):
+        text = pytester.path.joinpath("conftest.py").read_text()
+        pytester.makeconftest(text + code)
+
+    return extend

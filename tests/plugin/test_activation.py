@@ -1,5 +1,7 @@
 """What makes a pytest run an acceptance run, and where each option's value comes from."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 
@@ -70,23 +72,13 @@ def test_listing_the_fixtures_makes_no_run_folder(pytester, run):
 
 
 def test_the_default_folder_is_never_one_that_exists(pytester, run):
-    pytester.makepyfile(test_none="")
-    from datetime import UTC, datetime
-
-    from rackgate.options import Options
-    from rackgate.startup import _folder
-
-    del Options
-    taken = f"rack-runs/{datetime.now(UTC):%Y%m%dT%H%M%SZ}-smoke"
-    pytester.mkdir("rack-runs")
-
-    class Given:
-        out, profile = "", "smoke"
-
-    first = _folder(Given())
-    first.mkdir()
-    assert first != _folder(Given())
-    assert taken[:20] == str(first.relative_to(pytester.path))[:20]
+    now = datetime.now(UTC)
+    for seconds in range(120):
+        name = f"{now + timedelta(seconds=seconds):%Y%m%dT%H%M%SZ}-smoke"
+        pytester.path.joinpath("rack-runs", name).mkdir(parents=True)
+    run("-m", "rack_acceptance")
+    (made,) = pytester.path.glob("rack-runs/*/evidence")
+    assert made.parent.name.endswith("Z-smoke-2")
 
 
 @pytest.mark.parametrize(

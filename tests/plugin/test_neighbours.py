@@ -42,7 +42,11 @@ def test_our_fixtures_need_no_loop_of_pytest(pytester, ladder):
 
 def test_a_plain_test_of_the_user_that_fails_is_not_accepted(pytester, ladder):
     pytester.makepyfile(
-        test_mine="import pytest\n@pytest.mark.rack_acceptance\ndef test_mine(rack_run): assert rack_run.seed == 2"
+        test_mine="""
+        import pytest
+        @pytest.mark.rack_acceptance
+        def test_mine(rack_run): assert rack_run.seed == 2
+        """
     )
     outcome = ladder(stages=("preflight",))
     assert 1 == outcome.exit_code

@@ -1,5 +1,7 @@
 """A run that was not asked everything says so everywhere and is never certifiable."""
 
+import re
+
 import pytest
 
 
@@ -26,14 +28,15 @@ def test_a_partial_run_says_why(ladder, arguments, why):
 
 def test_naming_a_file_makes_the_run_partial(ladder):
     outcome = ladder("test_preflight.py", stages=("preflight", "two_card"))
-    assert "6 of 27 checks not selected" in outcome.end["partial_why"]
+    assert re.search(r"\d+ of \d+ checks not selected", " ".join(outcome.end["partial_why"]))
+    assert {"preflight"} == {check.split(".")[0] for check in outcome.verdicts}
 
 
-def test_a_plugin_that_deselects_makes_the_run_partial(pytester, ladder):
-    text = pytester.path.joinpath("conftest.py").read_text()
-    pytester.makeconftest(text + "\ndef pytest_collection_modifyitems(items):\n    del items[3:9]\n")
+def test_a_plugin_that_deselects_makes_the_run_partial(extend, ladder):
+    extend("\ndef pytest_collection_modifyitems(items):\n    del items[3:9]\n")
     outcome = ladder(stages=("preflight",))
-    assert "6 of 21 checks not selected" in outcome.end["partial_why"]
+    asked = len(outcome.of("plan")[0]["checks"])
+    assert f"6 of {asked + 6} checks not selected" in outcome.end["partial_why"]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,7 @@ def test_a_plugin_that_deselects_makes_the_run_partial(pytester, ladder):
 )
 def test_the_scope_is_said_everywhere(ladder, arguments, scope):
     outcome = ladder(*arguments, stages=("preflight",))
-    left_out = [part for part in scope.split("; ")[1:]]
+    left_out = scope.split("; ")[1:]
     parts = set(outcome.end["scope_text"].split("; "))
     assert {scope.split("; ")[0], *left_out} == parts
     assert outcome.end["scope_text"] == outcome.properties["rackgate.scope"]
@@ -74,6 +77,5 @@ def test_only_the_selfcheck_tests_no_card(ladder):
 def test_what_x_left_unasked_is_unknown(ladder):
     outcome = ladder("-x", stages=("preflight",), values={"preflight.engine_reachable @ node1/gpu1": 0.0})
     assert 1 == outcome.exit_code
-    assert {"FAIL": 1, "PASS": 1, "UNKNOWN": 19} == {
-        key: value for key, value in outcome.end["counts"].items() if value
-    }
+    counts = {key: value for key, value in outcome.end["counts"].items() if value}
+    assert {"FAIL": 1, "PASS": 1, "UNKNOWN": len(outcome.of("plan")[0]["checks"]) - 2} == counts

@@ -67,11 +67,9 @@ def test_a_mistyped_marker_is_named_with_the_nearest_one(pytester, run, expressi
     )
 
 
-def test_markers_that_a_conftest_registers_late_are_known(pytester, run):
-    text = pytester.path.joinpath("conftest.py").read_text()
-    pytester.makeconftest(
-        text
-        + "\ndef pytest_configure(config):\n    config.addinivalue_line('markers', 'slow(by=None): takes long')\n"
+def test_markers_that_a_conftest_registers_late_are_known(extend, run):
+    extend(
+        "\ndef pytest_configure(config): config.addinivalue_line('markers', 'slow(by=None): takes long')\n"
     )
     assert 5 == run("-m", "rack_acceptance and not slow(by=3)", "--collect-only").exit_code
 
@@ -106,9 +104,8 @@ def test_a_folder_that_cannot_be_made_is_named(pytester, ladder):
         ("pytest_rack_reports", "register('report.html', mine)", "report 'report.html'"),
     ],
 )
-def test_a_name_registered_twice_is_refused_and_both_are_named(pytester, ladder, hook, register, kind):
-    text = pytester.path.joinpath("conftest.py").read_text()
-    pytester.makeconftest(f"{text}\ndef mine(*a): pass\ndef {hook}(config, register):\n    {register}\n")
+def test_a_name_registered_twice_is_refused_and_both_are_named(extend, ladder, hook, register, kind):
+    extend(f"\ndef mine(*a): pass\ndef {hook}(config, register):\n    {register}\n")
     outcome = ladder()
     _refused(outcome, f"{kind} is registered by ", "conftest.mine")
     assert "rackgate" in outcome.line("ERROR: rackgate: ").split("registered by")[1]
@@ -124,7 +121,7 @@ def test_one_check_in_two_tests_is_refused(pytester, ladder):
         """
     )
     _refused(
-        ladder(stages=("preflight",)), "is judged twice: by test_preflight.py::test_slo", "test_again.py"
+        ladder(stages=("preflight",)), "is judged twice: by test_again.py::test_again", "test_preflight.py"
     )
 
 

@@ -111,7 +111,7 @@ def test_any_text_gives_a_junit_file_that_parses(pytester, ladder):
     values = {check: {"reason": "died", "detail": hostile["failure_message"] + "\ud800"}}
     outcome = ladder("-o", "junit_logging=all", stages=("preflight",), values=values)
     content = (outcome.folder / "views" / "default" / "junit.xml").read_bytes()
-    xml.dom.minidom.parseString(content)
+    xml.dom.minidom.parseString(content)  # noqa: S318  our own file
     assert [] == [byte for byte in content if byte < 0x20 and byte not in b"\n\r\t"]
     assert "engine said" in outcome.cases["rackgate.preflight", check].find("failure").get("message")
     assert [] == [
@@ -136,12 +136,13 @@ def test_measured_values_are_properties_of_the_suite_and_of_no_case(pytester, la
 def test_names_in_junit_are_unique_and_know_no_path(ladder):
     outcome = ladder(stages=("preflight", "single_card"))
     names = [(case.get("classname"), case.get("name")) for case in outcome.junit.iter("testcase")]
-    assert len(names) == len(set(names)) == 73
+    asked = len(outcome.of("plan")[0]["checks"])
+    assert len(names) == len(set(names)) == asked + 1
     assert {"rackgate.preflight", "rackgate.single_card", "rackgate.ledger"} == {
         classname for classname, _ in names
     }
     suite = next(outcome.junit.iter("testsuite"))
-    assert ("73", "0", "0", "0") == tuple(
+    assert (str(asked + 1), "0", "0", "0") == tuple(
         suite.get(key) for key in ("tests", "failures", "errors", "skipped")
     )
 

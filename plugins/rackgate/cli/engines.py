@@ -50,10 +50,7 @@ def _plain(entry: CatalogueEntry) -> dict[str, Any]:
 def _text(entry: CatalogueEntry) -> str:
     low, high = entry.cold_start_s
     rows = [
-        (
-            "image",
-            entry.image or ("each model has its own" if entry.arguments == () and entry.shm_size else ""),
-        ),
+        ("image", entry.image),
         ("in a container", " ".join(entry.arguments)),
         ("as a process", " ".join(entry.command)),
         ("options", ", ".join(entry.options)),

@@ -11,11 +11,12 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rackgate.engines.daemon import Daemon, NoDaemon, choose_daemon, open_daemon
+from rackgate.engines.daemon import Daemon, NoDaemon, choose_daemon
 from rackgate.engines.launchers.filling import entry_of, with_defaults
 from rackgate.engines.launchers.images import image_of
 from rackgate.engines.launchers.members import parts_of
 from rackgate.engines.launchers.settings import text, text_table, texts
+from rackgate.engines.tunnel import daemon_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,21 +106,15 @@ def _image(spec: EngineSpec) -> Need:
 
     if daemon is None:
         return need(None, "its daemon is not known")
-    try:
-        client = open_daemon(daemon, timeout_s=20)
-    except NoDaemon as error:
-        return need(None, str(error))
     from docker.errors import DockerException, ImageNotFound
 
     try:
-        image = image_of(name, client.images.get(name).attrs)
-        return need(True, image.digest)
+        with daemon_client(daemon, timeout_s=20) as client:
+            return need(True, image_of(name, client.images.get(name).attrs).digest)
     except ImageNotFound:
         return need(False, f"docker pull {name}, or docker load of an archive")
-    except (DockerException, OSError) as error:
+    except (NoDaemon, DockerException, OSError) as error:
         return need(None, str(error))
-    finally:
-        client.close()
 
 
 def _volumes(spec: EngineSpec) -> Iterator[Need]:

@@ -22,7 +22,6 @@ __all__ = [
     "NoDaemon",
     "choose_daemon",
     "choose_reaper",
-    "local_daemon",
     "open_daemon",
     "remove_labelled",
 ]
@@ -38,13 +37,15 @@ class NoDaemon(Exception):
 class Daemon:
     """A daemon: `unix://SOCKET` (Docker or Podman), `tcp://HOST:PORT` or `ssh://[USER@]HOST[:PORT]`.
 
-    `tls_folder` holds ca.pem, cert.pem and key.pem; `origin` says who chose this daemon.
+    `tls_folder` holds ca.pem, cert.pem and key.pem; `origin` says who chose this daemon; `through` is the
+    socket of this machine that leads to it, if it is not reached directly.
     """
 
     address: str
     origin: str
     tls_folder: str = ""
     tls_verify: bool = True
+    through: str = ""
 
     @property
     def host(self) -> str:
@@ -68,7 +69,7 @@ class Daemon:
     @property
     def environment(self) -> dict[str, str]:
         """What the Docker SDK reads to reach it."""
-        found = {"DOCKER_HOST": self.address}
+        found = {"DOCKER_HOST": self.through or self.address}
         if self.tls_folder:
             found |= {
                 "DOCKER_CERT_PATH": self.tls_folder,
@@ -78,8 +79,8 @@ class Daemon:
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """The arguments of `docker.from_env`; over ssh the system's own client, with its configuration."""
-        return {"environment": self.environment, "use_ssh_client": self.address.startswith("ssh://")}
+        """The arguments of `docker.from_env`."""
+        return {"environment": self.environment}
 
 
 def choose_daemon(
@@ -142,7 +143,7 @@ def _of_context(name: str, origin: str, environ: Mapping[str, str]) -> Daemon:
 
 
 def open_daemon(daemon: Daemon, timeout_s: int = 60) -> docker.DockerClient:
-    """Return a client of the daemon, to be closed; raises `NoDaemon`."""
+    """Return a client of a daemon that is reached directly, to be closed; raises `NoDaemon`."""
     socket = Path(daemon.address.removeprefix("unix://"))
     # Looked at first: a client that cannot connect leaves its socket open.
     if daemon.address.startswith("unix://") and not socket.is_socket():
@@ -152,12 +153,17 @@ def open_daemon(daemon: Daemon, timeout_s: int = 60) -> docker.DockerClient:
     try:
         return docker.from_env(timeout=timeout_s, **daemon.client_options)
     except (docker.errors.DockerException, OSError, ValueError) as error:
-        raise NoDaemon(f"no Docker daemon answers at {daemon.address} ({daemon.origin}): {error}") from error
+        raise NoDaemon(
+            f"no Docker daemon answers at {daemon.address} ({daemon.origin}): {error}{_help_with(str(error))}"
+        ) from error
 
 
-def local_daemon(timeout_s: int = 60) -> docker.DockerClient:
-    """Return a client of the daemon that is meant without being named; raises `NoDaemon`."""
-    return open_daemon(choose_daemon(), timeout_s)
+def _help_with(said: str) -> str:
+    """Return what to do about a failure of the client itself, whose words do not tell."""
+    bundles = [name for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE") if os.environ.get(name)]
+    if "CERTIFICATE_VERIFY_FAILED" in said and bundles:
+        return f"; {bundles[0]} replaces the daemon's own authority: unset it, or add that authority to it"
+    return ""
 
 
 def choose_reaper(client: docker.DockerClient) -> None:

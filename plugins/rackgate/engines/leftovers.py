@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rackgate.engines.daemon import Daemon, NoDaemon, choose_daemon, open_daemon
+from rackgate.engines.daemon import Daemon, NoDaemon, choose_daemon
 from rackgate.engines.launches import (
     LABEL_PREFIX,
     TOKEN_VARIABLE,
@@ -30,6 +30,7 @@ from rackgate.engines.launches import (
     remember,
     state_folder,
 )
+from rackgate.engines.tunnel import daemon_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -157,24 +158,24 @@ def _left_processes() -> Iterator[Leftover]:
 
 
 def _left_on(daemon: Daemon) -> list[Leftover]:
-    try:
-        client = open_daemon(daemon, timeout_s=10)
-    except NoDaemon:
-        return []
     from docker.errors import DockerException
 
     label = {"label": f"{LABEL_PREFIX}launch"}
     try:
-        found = [_container(entry, daemon) for entry in client.api.containers(all=True, filters=label)]
-        networks = client.api.networks(filters=label)
-        volumes = client.api.volumes(filters=label).get("Volumes") or []
-        found += [_thing("network", entry["Id"], entry, daemon) for entry in networks]
-        found += [_thing("volume", entry["Name"], entry, daemon) for entry in volumes]
-    except (DockerException, OSError):
+        with daemon_client(daemon, timeout_s=10) as client:
+            return [left for left, labels in _labelled(client, label, daemon) if _is_left(labels)]
+    except (NoDaemon, DockerException, OSError):
         return []
-    finally:
-        client.close()
-    return [left for left, labels in found if _is_left(labels)]
+
+
+def _labelled(
+    client: docker.DockerClient, label: dict[str, str], daemon: Daemon
+) -> list[tuple[Leftover, dict[str, str]]]:
+    found = [_container(entry, daemon) for entry in client.api.containers(all=True, filters=label)]
+    networks = client.api.networks(filters=label)
+    volumes = client.api.volumes(filters=label).get("Volumes") or []
+    found += [_thing("network", entry["Id"], entry, daemon) for entry in networks]
+    return found + [_thing("volume", entry["Name"], entry, daemon) for entry in volumes]
 
 
 def _is_left(labels: dict[str, str]) -> bool:
@@ -214,20 +215,15 @@ def _left(kind: str, ident: str, detail: str, labels: dict[str, str], daemon: Da
 
 
 def _remove_from(daemon: Daemon, leftover: Leftover) -> bool:
-    try:
-        client = open_daemon(daemon, timeout_s=30)
-    except NoDaemon:
-        return False
     from docker.errors import DockerException, NotFound
 
     try:
-        _remove_thing(client, leftover)
+        with daemon_client(daemon, timeout_s=30) as client:
+            _remove_thing(client, leftover)
     except NotFound:
         return True
-    except (DockerException, OSError):
+    except (NoDaemon, DockerException, OSError):
         return False
-    finally:
-        client.close()
     return True
 
 

@@ -32,7 +32,7 @@ def temperature_c(observation: Observation, slo: Slo, entity: str) -> Measuremen
 
 def power_w(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """Energy counter difference / time, else the time-weighted mean of samples; of several cards the sum."""
-    cards = _cards(observation, entity)
+    cards = _cards(observation, slo, entity)
     values = [_power(observation, slo, card) for card in cards]
     broken = next((one for one in values if one.value is None), None)
     if broken is not None:
@@ -61,7 +61,7 @@ def energy_per_output_token_j(observation: Observation, slo: Slo, entity: str) -
 
 
 def _worst(observation: Observation, slo: Slo, entity: str, measure_card: MeasureFunction) -> Measurement:
-    values = [measure_card(observation, slo, card) for card in _cards(observation, entity)]
+    values = [measure_card(observation, slo, card) for card in _cards(observation, slo, entity)]
     broken = next((one for one in values if one.value is None), None)
     if broken is not None:
         detail = f"{broken.entity}: {broken.detail}" if entity != broken.entity else broken.detail
@@ -73,16 +73,15 @@ def _worst(observation: Observation, slo: Slo, entity: str, measure_card: Measur
     return _value(slo, entity, worst.value or 0.0, worst.count, detail)
 
 
-def _cards(observation: Observation, entity: str) -> tuple[str, ...]:
+def _cards(observation: Observation, slo: Slo, entity: str) -> tuple[str, ...]:
+    """Return the card itself, or the cards of an entity's engines that the load reached."""
     cards = [card.name for card in observation.target.cards]
     if entity in cards:
         return (entity,)
-    held = {
-        card
-        for engine in observation.target.engines
-        if engine.entity in observation.members(entity)
-        for card in engine.cards
-    }
+    called = {engine for offer in observation.offers_of(slo.load) for engine in offer.last.engines}
+    members = observation.members(entity)
+    reached = members if "gateway" in called else members & called
+    held = {card for one in observation.target.engines if one.entity in reached for card in one.cards}
     return tuple(card for card in cards if card in held)
 
 

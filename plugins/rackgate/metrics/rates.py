@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rackgate.observation import Observation
     from rackgate.slo import Slo
 
-__all__ = ["register_metrics"]
+__all__ = ["output_token_throughput", "register_metrics"]
 
 
 def error_rate(observation: Observation, slo: Slo, entity: str) -> Measurement:

@@ -1,18 +1,201 @@
 """Facts of a host from its files and tools: modules, driver, limits, shared memory, clock, links.
 
-Everything is read below a root or through a runner, so that a folder can stand in for a machine. What
-cannot be read is None with the reason beside it.
+What cannot be read is None with the reason beside it. Nothing is changed on the host.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-__all__ = ["driver_mismatch"]
+from rackgate.measurement import Reason
+from rackgate.telemetry.runner import Command, Ran
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rackgate.telemetry.runner import Runner
+
+__all__ = ["FACTS", "Fact", "driver_mismatch", "read_host"]
+
+_FILES = (
+    "/proc/sys/kernel/osrelease",
+    "/proc/sys/kernel/random/boot_id",
+    "/proc/modules",
+    "/proc/driver/nvidia/version",
+    "/proc/meminfo",
+    "/proc/self/limits",
+    "/proc/net/dev",
+    "/sys/module/nvidia/version",
+    "/sys/kernel/security/lockdown",
+    "/etc/docker/daemon.json",
+    "/etc/cdi/*.yaml",
+    "/var/run/cdi/*.yaml",
+    "/etc/os-release",
+    "/sys/class/infiniband/*/ports/*/state",
+    "/sys/class/infiniband/*/ports/*/rate",
+    "/sys/class/infiniband/*/fw_ver",
+)
+_COMMANDS = {
+    "chronyc": Command(argv=("chronyc", "-c", "tracking"), grant="the package chrony, running"),
+    "df_shm": Command(argv=("df", "-B1", "--output=size", "/dev/shm")),
+    "services": Command(
+        argv=("systemctl", "is-active", "nvidia-fabricmanager", "nvidia-persistenced", "nvidia-imex")
+    ),
+    "libraries": Command(argv=("ldconfig", "-p")),
+    "library_version": Command(argv=("modinfo", "-F", "version", "nvidia")),
+    "dkms": Command(argv=("dkms", "status")),
+    "secure_boot": Command(argv=("mokutil", "--sb-state")),
+    "docker": Command(
+        argv=("docker", "info", "--format", "{{json .Runtimes}}"),
+        grant="membership of the group docker (which is root's equal), or a rootless daemon",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One value in words, or why there is none."""
+
+    value: str | None
+    reason: Reason | None = None
+    detail: str = ""
 
 
 def driver_mismatch(proc_version: str, said: str) -> tuple[str | None, str | None]:
-    """Return (kernel module's version, library's version) from `/proc/driver/nvidia/version` and a message."""
-    module = re.search(r"Kernel Module(?: for \S+)?\s+(\d[\d.]*\d)", proc_version)
+    """Return (module's version, library's) from `/proc/driver/nvidia/version` and a message."""
     library = re.search(r"NVML library version:\s*(\d[\d.]*\d)", said)
-    return (module[1] if module else None, library[1] if library else None)
+    return _module_version(proc_version), library[1] if library else None
+
+
+def _module_version(proc_version: str) -> str | None:
+    found = re.search(r"Kernel Module(?: for \S+)?\s+(\d[\d.]*\d)", proc_version)
+    return found[1] if found else None
+
+
+def read_host(runner: Runner, deadline_s: float = 5.0) -> dict[str, Fact]:
+    """Return every fact of a host, each with its value or its reason."""
+    files = runner.read(_FILES, deadline_s)
+    lost = next((ran for ran in files.values() if ran.reason in (Reason.TIMEOUT, Reason.UNREACHABLE)), None)
+    if lost is not None:  # a node that gives no file gives no command either
+        return {name: Fact(None, lost.reason, lost.detail) for name in FACTS}
+    ran = {name: runner.run(command, deadline_s) for name, command in _COMMANDS.items()}
+    return {name: read(files, ran) for name, read in FACTS.items()}
+
+
+
+
+def _file(path: str, find: Callable[[str], str | None]) -> Callable[..., Fact]:
+    def read(files: Mapping[str, Ran], _: Mapping[str, Ran]) -> Fact:
+        ran = files.get(path)
+        if ran is None:
+            return Fact(None, Reason.ABSENT, f"{path} is not there")
+        if ran.reason is not None:
+            return Fact(None, ran.reason, ran.detail)
+        value = find(ran.text)
+        return Fact(value) if value is not None else Fact(None, Reason.ABSENT, f"{path} does not say")
+
+    return read
+
+
+def _said(name: str, find: Callable[[str], str | None], *, any_status: bool = False) -> Callable[..., Fact]:
+    def read(_: Mapping[str, Ran], commands: Mapping[str, Ran]) -> Fact:
+        ran = commands[name]
+        if ran.reason is not None:
+            return Fact(None, ran.reason, ran.detail)
+        if ran.status and not any_status:
+            return Fact(None, Reason.UNSUPPORTED, ran.detail)
+        value = find(ran.text)
+        line = " ".join(_COMMANDS[name].argv)
+        return Fact(value) if value is not None else Fact(None, Reason.ABSENT, f"`{line}` does not say")
+
+    return read
+
+
+def _module(name: str) -> Callable[[str], str]:
+    return lambda text: "yes" if re.search(rf"^{name}\s", text, re.MULTILINE) else "no"
+
+
+def _meminfo(key: str) -> Callable[[str], str | None]:
+    def find(text: str) -> str | None:
+        found = re.search(rf"^{key}:\s+(\d+)", text, re.MULTILINE)
+        return found[1] if found else None
+
+    return find
+
+
+def _memlock(text: str) -> str | None:
+    found = re.search(r"^Max locked memory\s+(\S+)", text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def _chrony_offset(text: str) -> str | None:
+    columns = text.strip().split(",")
+    if len(columns) < 14 or columns[13].strip() == "Not synchronised":
+        return None
+    return columns[4]
+
+
+def _service(number: int) -> Callable[[str], str | None]:
+    def find(text: str) -> str | None:
+        lines = text.split()
+        return lines[number] if len(lines) > number else None
+
+    return find
+
+
+def _ports(files: Mapping[str, Ran], _: Mapping[str, Ran]) -> Fact:
+    states = {path: ran.text for path, ran in files.items() if re.search(r"/ports/\d+/state$", path)}
+    if not states:
+        return Fact(None, Reason.ABSENT, "no InfiniBand port here")
+    parts = []
+    for path, text in sorted(states.items()):
+        device = path.split("/")[4]
+        rate = files.get(path.removesuffix("state") + "rate")
+        parts.append(f"{device}: {text.split(':')[-1].strip()} {rate.text.strip() if rate else ''}".strip())
+    return Fact("; ".join(parts))
+
+
+def _cdi(files: Mapping[str, Ran], _: Mapping[str, Ran]) -> Fact:
+    specs = [path for path, ran in files.items() if "/cdi/" in path and "nvidia" in ran.text]
+    return Fact(", ".join(sorted(specs))) if specs else Fact(None, Reason.ABSENT, "no CDI specification")
+
+
+def _lockdown(text: str) -> str | None:
+    found = re.search(r"\[(\w+)\]", text)
+    return found[1] if found else None
+
+
+FACTS: Mapping[str, Callable[[Mapping[str, Ran], Mapping[str, Ran]], Fact]] = {
+    "kernel": _file("/proc/sys/kernel/osrelease", str.strip),
+    "boot_id": _file("/proc/sys/kernel/random/boot_id", str.strip),
+    "os": _file("/etc/os-release", lambda text: _first(r'^PRETTY_NAME="?([^"\n]+)', text)),
+    "nvidia_loaded": _file("/proc/modules", _module("nvidia")),
+    "nouveau_loaded": _file("/proc/modules", _module("nouveau")),
+    "peermem_loaded": _file("/proc/modules", _module("nvidia_peermem")),
+    "driver_module": _file("/proc/driver/nvidia/version", _module_version),
+    "driver_on_disk": _said("library_version", lambda text: text.strip() or None),
+    "driver_library": _said("libraries", lambda text: _first(r"libnvidia-ml\.so\.(\d+\.[\d.]+)", text)),
+    "dkms": _said("dkms", lambda text: text.strip() or None),
+    "secure_boot": _said("secure_boot", lambda text: text.strip() or None, any_status=True),
+    "lockdown": _file("/sys/kernel/security/lockdown", _lockdown),
+    "fabric_manager": _said("services", _service(0), any_status=True),
+    "persistence_daemon": _said("services", _service(1), any_status=True),
+    "imex": _said("services", _service(2), any_status=True),
+    "docker_runtimes": _said("docker", lambda text: text.strip() or None),
+    "docker_config": _file("/etc/docker/daemon.json", lambda text: " ".join(text.split())),
+    "cdi": _cdi,
+    "memory_kib": _file("/proc/meminfo", _meminfo("MemTotal")),
+    "hugepages": _file("/proc/meminfo", _meminfo("HugePages_Total")),
+    "memlock_bytes": _file("/proc/self/limits", _memlock),
+    "shm_bytes": _said("df_shm", lambda text: _first(r"(\d+)\s*$", text)),
+    "clock_offset_s": _said("chronyc", _chrony_offset),
+    "infiniband": _ports,
+}
+"""Every fact by name: how it is found in the files and in what the commands said."""
+
+
+def _first(pattern: str, text: str) -> str | None:
+    found = re.search(pattern, text, re.MULTILINE)
+    return found[1] if found else None

@@ -22,7 +22,7 @@ def observation(rack_run: Run) -> Observation:
     rack_run.on_progress(f"selfcheck: {load.planned_requests} requests to a reference server")
     instrument = measure_instrument(
         load,
-        samples_path=rack_run.evidence / "samples" / "selfcheck.reference.parquet",
+        samples_path=rack_run.sample_file("selfcheck.reference"),
         handicap=rack_run.instrument_handicap,
         seed=rack_run.seed,
     )

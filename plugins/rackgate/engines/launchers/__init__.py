@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LAUNCHERS", "check_settings", "load_checked_target", "register_launchers"]
 
-LAUNCHERS = {name: f"rackgate.engines.launchers.{name}" for name in ("remote", "process", "container")}
+LAUNCHERS = {
+    name: f"rackgate.engines.launchers.{name}" for name in ("remote", "process", "container", "kubernetes")
+}
 """Where each launcher lives, by the name that a target file uses."""
 
 

@@ -61,8 +61,9 @@ SIGNATURES = (
         cause="environment",
         layer="service",
         pattern=r"unresolvable CDI devices (?P<devices>[\w./=-]+(?:, ?[\w./=-]+)*)",
-        hint="the daemon does not know the CDI devices {devices}: generate the specification with `nvidia-ctk "
-        "cdi generate` into /etc/cdi or /var/run/cdi, and compare the names with `nvidia-ctk cdi list`",
+        hint="the daemon does not know the CDI devices {devices}: generate the "
+        "specification with `nvidia-ctk cdi generate` into /etc/cdi or /var/run/cdi, and compare the names "
+        "with `nvidia-ctk cdi list`",
     ),
     Signature(
         name="shared_memory",
@@ -71,6 +72,43 @@ SIGNATURES = (
         pattern=r"(?i)while (creating|attaching to|extending) shared memory segment|/dev/shm.{0,200}(No space"
         r" left|too small)|(extend|posix_fallocate|Bus error).{0,200}/dev/shm|insufficient shared memory",
         hint="the container's shared memory is too small (this is no hardware fault): raise shm_size",
+    ),
+    Signature(
+        name="limit_refused",
+        cause="environment",
+        layer="service",
+        pattern=r"error setting rlimit type (?P<type>\d+): operation not permitted",
+        hint="the daemon itself may not raise that limit (type 8 is memlock, 7 is nofile): raise it for the "
+        "daemon, as with LimitMEMLOCK=infinity in its unit, or set ulimits = { } in [engine.settings]",
+    ),
+    Signature(
+        name="no_free_card",
+        cause="environment",
+        layer="service",
+        pattern=r"Unschedulable:[^\n]{0,400}Insufficient (?P<resource>[\w./-]+)",
+        hint="no node has enough {resource} free: see `kubectl describe nodes`, who holds them, and whether "
+        "the device plugin runs",
+    ),
+    Signature(
+        name="no_node",
+        cause="configuration",
+        layer="service",
+        pattern=r"Unschedulable:",
+        hint="no node takes the pod: check node_name, node_selector and tolerations against its taints",
+    ),
+    Signature(
+        name="image_not_on_node",
+        cause="environment",
+        layer="service",
+        pattern=r"ErrImageNeverPull|ImagePullBackOff|ErrImagePull",
+        hint="the node has no such image: check its name, pull = 'missing', and pull_secret",
+    ),
+    Signature(
+        name="pod_security",
+        cause="configuration",
+        layer="service",
+        pattern=r"violates PodSecurity",
+        hint="the namespace's security profile refuses the pod: its message names the field",
     ),
     Signature(
         name="port_in_use",

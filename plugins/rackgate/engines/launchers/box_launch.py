@@ -1,0 +1,276 @@
+"""The containers of one engine while they are started: daemons, networks, ports, secrets, cards."""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+import uuid
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rackgate.engines.daemon import NoDaemon, choose_daemon, choose_reaper, open_daemon, remove_labelled
+from rackgate.engines.launchers.box_settings import shared_memory_problem
+from rackgate.engines.launchers.boxes import BoxPlan, start_box
+from rackgate.engines.launchers.devices import compare_views, device_request, node_view, wanted_cards
+from rackgate.engines.launchers.filling import filled_environment, filled_in, placeholders, with_defaults
+from rackgate.engines.launchers.images import resolve_image
+from rackgate.engines.launchers.members import PartSpec, peer_values
+from rackgate.engines.launchers.outcome import redacted, start_refused
+from rackgate.engines.launchers.ports import free_port, url_of
+from rackgate.engines.launchers.secrets import (
+    SecretMissing,
+    Secrets,
+    WrappedStart,
+    hidden_values,
+    read_secrets,
+    wrapped_start,
+)
+from rackgate.engines.launchers.settings import number, text, texts, whole
+from rackgate.engines.leftovers import owner_labels
+from rackgate.engines.tunnel import reachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    import docker
+
+    from rackgate.engines.daemon import Daemon
+    from rackgate.engines.launchers.engine_container import EngineContainer
+    from rackgate.engines.launchers.images import Image
+    from rackgate.target import EngineSpec
+
+__all__ = ["BoxLaunch", "filled_spec"]
+
+STOP_TIMEOUT_S = 20.0
+_PORT_ATTEMPTS = 5
+_REMOTE_PORTS = (20_000, 32_000)
+
+
+def filled_spec(part: PartSpec) -> EngineSpec:
+    """Return the part's spec with what the catalogue adds to its settings."""
+    return replace(
+        part.spec, settings=with_defaults(part.spec.settings, boxed=True, cards=len(part.spec.cards))
+    )
+
+
+def _daemon_of(part: PartSpec) -> Daemon:
+    settings = part.spec.settings
+    try:
+        return choose_daemon(
+            text(settings, "docker_host"),
+            context=text(settings, "docker_context"),
+            tls_folder=text(settings, "docker_tls"),
+        )
+    except NoDaemon as error:
+        raise start_refused(
+            part.spec, "container", str(error), "name a daemon in docker_host or docker_context"
+        ) from error
+
+
+class BoxLaunch:
+    """The containers of one engine while they are started; what it opens is closed by the stack."""
+
+    def __init__(
+        self, spec: EngineSpec, run_id: str, log_dir: Path, tell: Callable[[str], None], stack: ExitStack
+    ) -> None:
+        self._labels = owner_labels(run_id, spec.name, uuid.uuid4().hex)
+        self._log_dir = log_dir
+        self._tell = tell
+        self._stack = stack
+        self._clients: dict[str, docker.DockerClient] = {}
+        self._near: dict[str, Daemon] = {}
+        self._networks: dict[str, str] = {}
+        self._binds: dict[str, tuple[str, int]] = {}
+        self.digests: dict[str, str] = {}
+
+    def log_path(self, part: PartSpec) -> Path:
+        """Return where the part's log is kept."""
+        return self._log_dir / f"{part.spec.name}.log"
+
+    def url_of(self, part: PartSpec) -> str:
+        """Return where we reach the part: address and port of the one binding that it was given."""
+        return url_of(_reached_at(part, _daemon_of(part)), self._bind(part)[1])
+
+    def started(self, part: PartSpec, parts: tuple[PartSpec, ...]) -> EngineContainer:
+        """Return the running container of a part; raises `LaunchFailed`."""
+        spec = filled_spec(part)
+        problem = shared_memory_problem(spec)
+        if problem:
+            raise start_refused(spec, "container", problem, "set ipc = 'host' or raise shm_size")
+        daemon = _daemon_of(part)
+        secrets = _secrets_for(spec, daemon)
+        client = self._client(spec, daemon)
+        name = text(spec.settings, "image") or ""
+        image = resolve_image(spec, client, name, text(spec.settings, "pull", "never") or "", self._tell)
+        self.digests[part.short] = image.digest
+        if len(parts) > 1:
+            self._network(daemon, client, spec)
+        running = self._run(part, parts, spec, image, secrets)
+        self._stack.callback(self._end, part, running)
+        _check_cards(spec, running, daemon, self._tell)
+        return running
+
+    def _client(self, spec: EngineSpec, daemon: Daemon) -> docker.DockerClient:
+        if daemon.address in self._clients:
+            return self._clients[daemon.address]
+        try:
+            self._near[daemon.address] = self._stack.enter_context(reachable(daemon))
+            client = open_daemon(self._near[daemon.address])
+        except NoDaemon as error:
+            raise start_refused(
+                spec,
+                "container",
+                str(error),
+                "start the daemon, or see that this user may use its socket (group docker)",
+            ) from error
+        self._clients[daemon.address] = client
+        self._stack.callback(client.close)
+        label = next(f"{name}={value}" for name, value in self._labels.items() if name.endswith("launch"))
+        # By label, so that a container is removed although its creation was cut short by Ctrl-C.
+        self._stack.callback(remove_labelled, client, label)
+        choose_reaper(client)
+        return client
+
+    def _network(self, daemon: Daemon, client: docker.DockerClient, spec: EngineSpec) -> None:
+        """Make the network on which the parts on one daemon find each other by name."""
+        from docker.errors import APIError
+
+        if daemon.address in self._networks:
+            return
+        name = f"rackgate-{uuid.uuid4().hex[:12]}"
+        try:
+            client.networks.create(name, driver="bridge", labels=dict(self._labels))
+        except APIError as error:
+            raise start_refused(
+                spec, "container", f"no network for its parts: {error.explanation}", ""
+            ) from error
+        self._networks[daemon.address] = name
+
+    def _run(
+        self, part: PartSpec, parts: tuple[PartSpec, ...], spec: EngineSpec, image: Image, secrets: Secrets
+    ) -> EngineContainer:
+        from docker.errors import APIError
+
+        for attempt in range(_PORT_ATTEMPTS):
+            try:
+                return start_box(self._plan(part, parts, spec, image, secrets))
+            except APIError as error:
+                said = str(error.explanation or error)
+                taken = "already allocated" in said or "address already in use" in said
+                if taken and attempt + 1 < _PORT_ATTEMPTS and not _across_daemons(parts):
+                    del self._binds[part.short]  # somebody took it between our look and the daemon's
+                    continue
+                raise start_refused(spec, "container", said, "see the daemon's own words") from error
+        raise AssertionError("unreachable")
+
+    def _plan(
+        self, part: PartSpec, parts: tuple[PartSpec, ...], spec: EngineSpec, image: Image, secrets: Secrets
+    ) -> BoxPlan:
+        daemon = _daemon_of(part)
+        inside = whole(spec.settings, "port", 8000)
+        values = placeholders(spec, "0.0.0.0", inside) | peer_values(self._peers(part, parts))
+        command = tuple(filled_in(texts(spec.settings, "command"), values))
+        return BoxPlan(
+            spec=spec,
+            name=part.short or spec.name,
+            image=image,
+            daemon=self._near[daemon.address],
+            labels={**self._labels, "rackgate.image": image.name},
+            environment=filled_environment(spec.settings, values),
+            start=_wrapped(spec, image, secrets, command),
+            inside_port=inside,
+            bind=self._bind(part),
+            network=self._networks.get(daemon.address, ""),
+        )
+
+    def _peers(self, part: PartSpec, parts: tuple[PartSpec, ...]) -> Mapping[str, tuple[str, int]]:
+        """Return where a part reaches the others: by name on its own daemon, else as published."""
+        own, found = _daemon_of(part).address, {}
+        for peer in parts:
+            daemon = _daemon_of(peer)
+            near = (peer.short, whole(filled_spec(peer).settings, "port", 8000))
+            far = (_reached_at(peer, daemon), self._bind(peer)[1])
+            found[peer.short] = near if daemon.address == own else far
+        return found
+
+    def _bind(self, part: PartSpec) -> tuple[str, int]:
+        """Return the one address and port of its node on which a part is published."""
+        if part.short not in self._binds:
+            daemon = _daemon_of(part)
+            address = text(part.spec.settings, "bind_address") or _bind_address(daemon)
+            fixed = whole(part.spec.settings, "host_port")
+            port = free_port(address) if daemon.is_local else random.randint(*_REMOTE_PORTS)
+            self._binds[part.short] = (address, fixed or port)
+        return self._binds[part.short]
+
+    def _end(self, part: PartSpec, running: EngineContainer) -> None:
+        """Stop the engine in an orderly way, keep its log, and remove the container."""
+        running.stop(number(part.spec.settings, "stop_timeout_s", STOP_TIMEOUT_S))
+        with suppress(OSError):
+            log = redacted(running.logs().decode("utf-8", "replace"), hidden_values(part.spec))
+            self.log_path(part).write_text(log, "utf-8")
+        running.remove()
+
+
+def _across_daemons(parts: tuple[PartSpec, ...]) -> bool:
+    """Return whether the parts know each other by published ports, which then cannot be drawn again."""
+    return len({_daemon_of(part).address for part in parts}) > 1
+
+
+def _bind_address(daemon: Daemon) -> str:
+    """Return the address to publish on: loopback here, the node's own if its daemon is named by one."""
+    if daemon.is_local:
+        return "127.0.0.1"
+    with suppress(ValueError):
+        return str(ipaddress.ip_address(daemon.host))
+    return "0.0.0.0"
+
+
+def _reached_at(part: PartSpec, daemon: Daemon) -> str:
+    wanted = text(part.spec.settings, "address")
+    return wanted or (
+        text(part.spec.settings, "bind_address") or "127.0.0.1" if daemon.is_local else daemon.host
+    )
+
+
+def _secrets_for(spec: EngineSpec, daemon: Daemon) -> Secrets:
+    try:
+        secrets = read_secrets(spec)
+    except SecretMissing as error:
+        raise start_refused(spec, "container", str(error), error.hint) from error
+    if secrets.values and not daemon.is_private:
+        raise start_refused(
+            spec,
+            "container",
+            f"its secrets would travel to {daemon.address} in the clear",
+            "use ssh://, or TLS: docker_tls, a context, or DOCKER_TLS_VERIFY and DOCKER_CERT_PATH",
+        )
+    return secrets
+
+
+def _wrapped(spec: EngineSpec, image: Image, secrets: Secrets, command: tuple[str, ...]) -> WrappedStart:
+    entrypoint = texts(spec.settings, "entrypoint") or image.entrypoint
+    # With an entry point of our own the image's default command would be lost.
+    words = command or (image.command if secrets.values else ())
+    as_files = text(spec.settings, "secrets_as", "env") == "files"
+    return wrapped_start(secrets, entrypoint, words, as_files=as_files)
+
+
+def _check_cards(
+    spec: EngineSpec, running: EngineContainer, daemon: Daemon, tell: Callable[[str], None]
+) -> None:
+    """Ask inside the container for its cards: a request that is silently not met must not be measured."""
+    request = device_request(spec)
+    if request is None:
+        return
+    inside = running.card_view()
+    if inside is None or inside.cards is None:
+        tell(f"{spec.name}: no nvidia-smi in the container, so its cards cannot be counted from inside")
+        return
+    name, message = compare_views(inside, node_view() if daemon.is_local else None, wanted_cards(request))
+    if name:
+        hint = "create the container again; if it stays so, see the container toolkit's configuration"
+        raise start_refused(spec, "container", f"{message} [{name}]", hint)

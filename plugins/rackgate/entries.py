@@ -1,0 +1,80 @@
+"""What records say of a check, a verdict and a target: nouns in, plain data out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rackgate.record import digest_of
+
+if TYPE_CHECKING:
+    from rackgate.judge import Judgement
+    from rackgate.measurement import Measurement
+    from rackgate.redaction import Redactor
+    from rackgate.slo import Check
+    from rackgate.target import Target
+
+__all__ = ["check_entry", "redacted", "target_entry", "verdict_entry"]
+
+
+def check_entry(check: Check, definition: str) -> dict[str, Any]:
+    """Return what was asked, as the `plan` record lists it; `definition` is the metric's."""
+    slo = check.slo
+    return {
+        "id": check.id,
+        "slo": slo.id,
+        "stage": slo.stage,
+        "entity": check.entity,
+        "metric": slo.metric,
+        "statistic": slo.statistic,
+        "unit": slo.unit,
+        "op": str(slo.op),
+        "bound": slo.bound,
+        "limit": slo.limit,
+        "severity": str(slo.severity),
+        "scope": str(slo.scope),
+        "load": slo.load,
+        "source": slo.source,
+        "hint": slo.hint,
+        "clauses": list(slo.clauses),
+        "definition": definition,
+        "declared_absent": check.declared_absent,
+        "not_assessed": check.not_assessed,
+    }
+
+
+def verdict_entry(
+    check: Check, measurement: Measurement, judgement: Judgement, definition: str
+) -> dict[str, Any]:
+    """Return a verdict with all that it rests on; `slo_source` is the bound's, `measured_by` the value's."""
+    asked = check_entry(check, definition)
+    for name in ("declared_absent", "not_assessed"):
+        asked.pop(name)
+    asked["check"] = asked.pop("id")
+    asked["slo_source"] = asked.pop("source")
+    measured = asdict(measurement)
+    measured["measured_by"] = measured.pop("source")
+    measured["reason"] = judgement.reason
+    measured["detail"] = judgement.detail or measurement.detail
+    return {**asked, **measured, "verdict": str(judgement.verdict), "margin": judgement.margin}
+
+
+def target_entry(target: Target) -> dict[str, Any]:
+    """Return the target as it stands in the first record, with a digest of all its facts."""
+    facts = asdict(target)
+    engines = [
+        {**asdict(engine), "entity": engine.entity, "cards": list(engine.cards), "nodes": list(engine.nodes)}
+        for engine in target.engines
+    ]
+    return {**facts, "engines": engines, "digest": digest_of(facts)}
+
+
+def redacted(value: Any, redactor: Redactor) -> Any:
+    """Return plain data with secrets taken out of every text, keys included."""
+    if isinstance(value, str):
+        return redactor.redact(str(value))
+    if isinstance(value, dict):
+        return {redacted(key, redactor): redacted(item, redactor) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(item, redactor) for item in value]
+    return value

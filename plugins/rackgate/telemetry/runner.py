@@ -1,0 +1,228 @@
+"""How a node is asked: by files and commands, here, below a root, or over SSH. One interface."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from rackgate.measurement import Reason
+from rackgate.telemetry.child import kill_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+__all__ = ["Answers", "Command", "LocalRunner", "Ran", "RootRunner", "Runner", "ask_all", "run_process"]
+
+_LIMIT_BYTES = 1 << 20
+_DENIED = re.compile(
+    r"permission denied|operation not permitted|must be root|are you root|insufficient permissions|not permitted"
+    r"|interactive authentication required",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command, whether it needs root, and the smallest grant that lets it run without."""
+
+    argv: tuple[str, ...]
+    root: bool = False
+    grant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What came of it: text, or the reason why there is none. `status` is the command's own."""
+
+    text: str = ""
+    error: str = ""
+    status: int | None = None
+    reason: Reason | None = None
+    detail: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran and ended well."""
+        return self.reason is None and self.status == 0
+
+
+class Runner(Protocol):
+    """One node that can be asked. Nothing is raised for what the node does."""
+
+    name: str
+
+    def run(self, command: Command, deadline_s: float) -> Ran:
+        """Return what a command says, within the deadline."""
+
+    def read(self, patterns: Sequence[str], deadline_s: float) -> Mapping[str, Ran]:
+        """Return the files that match shell patterns, by path; a path without a file has no entry."""
+
+    def close(self) -> None:
+        """Let go of the node; safe to call twice."""
+
+
+def run_process(argv: Sequence[str], deadline_s: float, text: str | None = None) -> Ran:
+    """Run a process here; at the deadline its whole group is killed and not waited for."""
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE if text is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        return Ran(reason=Reason.TOOL_MISSING, detail=f"{argv[0]} is not installed")
+    except OSError as error:
+        return Ran(reason=Reason.NO_PERMISSION, detail=f"{argv[0]}: {error.strerror}")
+    try:
+        out, err = process.communicate(None if text is None else text.encode(), timeout=deadline_s)
+    except subprocess.TimeoutExpired:
+        kill_group(process)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        _reap(process)
+        return Ran(reason=Reason.TIMEOUT, detail=f"{argv[0]} did not end within {deadline_s:g} s")
+    return judged(
+        argv[0], process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+    )
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(0.5)
+    except subprocess.TimeoutExpired:
+        process.returncode = -9  # stuck in the kernel: nobody waits for it any more
+
+
+def judged(what: str, status: int, out: str, error: str) -> Ran:
+    """Return what an ended command means, by its status and its words."""
+    first = error.strip().splitlines()[:1] or out.strip().splitlines()[:1]
+    said = f"{what}: {first[0][:200]}" if first else f"{what} ended with {status}"
+    reason = None
+    if status == 127 or (status and "command not found" in error):
+        reason, said = Reason.TOOL_MISSING, f"{what} is not installed"
+    elif status in (124, 137):
+        reason = Reason.TIMEOUT
+    elif status and _DENIED.search(error + out):
+        reason = Reason.NO_PERMISSION
+    return Ran(text=out, error=error, status=status, reason=reason, detail=said if status else "")
+
+
+class LocalRunner:
+    """This machine. `sudo` says whether `sudo -n` may be tried where root is missing."""
+
+    def __init__(self, name: str = "localhost", *, sudo: bool = False) -> None:
+        self.name = name
+        self._sudo = sudo
+
+    def run(self, command: Command, deadline_s: float) -> Ran:
+        """Run it, with `sudo -n` if it is refused and that is allowed."""
+        return with_root(
+            lambda argv: run_process(argv, deadline_s), command, sudo=self._sudo, is_root=os.geteuid() == 0
+        )
+
+    def read(self, patterns: Sequence[str], deadline_s: float) -> Mapping[str, Ran]:
+        """Read files of this machine."""
+        del deadline_s  # /proc and /sys answer at once
+        return _files_below(Path("/"), patterns)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class RootRunner:
+    """A folder that stands in for a machine: its files, and `commands/NAME.txt` for what commands say.
+
+    NAME is the command line with every run of other characters than letters, digits, dot, dash and
+    underscore as one underscore. A file that begins with `exit N` gives that status.
+    """
+
+    def __init__(self, root: Path, name: str = "localhost") -> None:
+        self.name = name
+        self._root = root
+
+    def run(self, command: Command, deadline_s: float) -> Ran:
+        """Return what the folder says that the command says."""
+        del deadline_s
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", " ".join(command.argv))
+        path = self._root / "commands" / f"{name}.txt"
+        try:
+            text = path.read_text("utf-8", "replace")
+        except OSError:
+            return Ran(reason=Reason.TOOL_MISSING, detail=f"{command.argv[0]} is not installed")
+        found = re.match(r"exit (\d+)\n", text)
+        body = text[found.end() :] if found else text
+        status = int(found[1]) if found else 0
+        return judged(command.argv[0], status, "" if status else body, body if status else "")
+
+    def read(self, patterns: Sequence[str], deadline_s: float) -> Mapping[str, Ran]:
+        """Read files below the folder."""
+        del deadline_s
+        return _files_below(self._root, patterns)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def with_root(
+    run: Callable[[Sequence[str]], Ran], command: Command, *, sudo: bool, is_root: bool
+) -> Ran:
+    """Run a command as it is; refused, with `sudo -n` if allowed; else say the smallest cure."""
+    first = run(command.argv)
+    if first.reason is not Reason.NO_PERMISSION or is_root:
+        return first
+    if sudo:
+        second = run(("sudo", "-n", *command.argv))
+        if second.ok or second.reason is not Reason.TOOL_MISSING:
+            asks = "password is required" in second.error or "a terminal is required" in second.error
+            if not asks and second.reason is not Reason.NO_PERMISSION:
+                return second
+    cure = command.grant or f"a sudoers rule for `{' '.join(command.argv)}`"
+    return Ran(status=first.status, reason=Reason.NO_PERMISSION, detail=f"{first.detail}; it needs {cure}")
+
+
+def _files_below(root: Path, patterns: Iterable[str]) -> dict[str, Ran]:
+    found: dict[str, Ran] = {}
+    for pattern in patterns:
+        for path in sorted(root.glob(pattern.lstrip("/"))):
+            if path.is_dir():
+                continue
+            name = "/" + str(path.relative_to(root))
+            try:
+                with path.open("rb") as file:
+                    text = file.read(_LIMIT_BYTES).decode("utf-8", "replace")
+                found[name] = Ran(text=text, status=0)
+            except PermissionError:
+                found[name] = Ran(reason=Reason.NO_PERMISSION, detail=f"{name} may not be read")
+            except OSError as error:
+                found[name] = Ran(reason=Reason.UNSUPPORTED, detail=f"{name}: {error.strerror}")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What nodes answered: who was asked, and who gave nothing in time."""
+
+    asked: tuple[str, ...]
+    answers: Mapping[str, Ran]
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """Nodes that could not be reached or did not answer."""
+        lost = (Reason.TIMEOUT, Reason.UNREACHABLE)
+        return tuple(name for name in self.asked if self.answers[name].reason in lost)
+
+
+def ask_all(runners: Sequence[Runner], command: Command, deadline_s: float, width: int = 32) -> Answers:
+    """Ask many nodes the same, `width` at a time; each has the whole deadline."""
+    with ThreadPoolExecutor(max_workers=max(1, min(width, len(runners) or 1))) as pool:
+        found = list(pool.map(lambda runner: runner.run(command, deadline_s), runners))
+    names = tuple(runner.name for runner in runners)
+    return Answers(asked=names, answers=dict(zip(names, found, strict=True)))

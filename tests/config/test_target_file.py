@@ -1,0 +1,152 @@
+"""The target file: facts of a rack, and what is refused."""
+
+import copy
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rackgate.config.target_file import endpoint_target, parse_target
+
+TARGET = {
+    "target": {"name": "lab", "model": "m"},
+    "node": [{"name": "node1", "cards": 2}],
+    "engine": [{"name": "e", "launcher": "remote", "url": "http://h:1", "cards": ["node1/gpu0"]}],
+}
+
+
+def changed(path, value):
+    data = copy.deepcopy(TARGET)
+    *parents, last = path
+    place = data
+    for part in parents:
+        place = place[part]
+    place[last] = value
+    return data
+
+
+def test_a_good_file_becomes_a_target(launchers):
+    target = parse_target(TARGET, "rack.toml", launchers)
+    assert ("lab", "m", "accelerator", ["node1/gpu0", "node1/gpu1"], "rack.toml") == (
+        target.name,
+        target.model,
+        target.grade,
+        [card.name for card in target.cards],
+        target.source,
+    )
+    assert "node1/gpu0" == target.engines[0].entity
+
+
+def test_a_rack_of_cpu_pools_has_the_grade_cpu(launchers):
+    assert "cpu" == parse_target(changed(["engine", 0, "pool"], "cpu"), "rack.toml", launchers).grade
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        (["target", "modle"], "m", "target.modle: unknown key; did you mean 'model'?"),
+        (["target", "vantage"], "root", "target.vantage: Input should be 'operator', 'tenant' or 'endpoint'"),
+        (["target", "name"], 7, "target.name: Input should be a valid string (given: 7)"),
+        (["target", "may_break"], ["engines"], "target.may_break[0]: Input should be 'engine'"),
+        (["node", 0, "cards"], "2", "node[0].cards: Input should be a valid integer (given: '2')"),
+        (["node", 0, "cards"], -1, "node[0].cards: Input should be greater than or equal to 0"),
+        (["node", 0, "exportr"], "x", "node[0].exportr: unknown key; did you mean 'exporter'?"),
+        (["node", 0, "exporter"], "host:9400", "node[0].exporter: must be http://HOST[:PORT] or"),
+        (["node"], [{"name": "node1", "cards": 2}] * 2, "node 'node1' is declared twice"),
+        (["engine"], [], "engine: List should have at least 1 item"),
+        (
+            ["engine", 0, "launcher"],
+            "proces",
+            "engine[0].launcher: no launcher 'proces'; did you mean 'process'?",
+        ),
+        (
+            ["engine", 0, "cards"],
+            ["node1/gpu7"],
+            "engine[0].cards: no card 'node1/gpu7'; did you mean 'node1/gpu",
+        ),
+        (["engine", 0, "settings"], {"comand": []}, "engine[0].settings: comand: unknown key"),
+        (["engine", 0, "url"], "ftp://h", "engine[0].url: must be http://"),
+        (["engine", 0, "url"], None, "engine[0].url: missing (launcher 'remote' needs it)"),
+        (["engine", 0, "protocol"], "grpc", "engine[0].protocol: Input should be 'openai' or 'triton'"),
+        (["engine", 0, "name"], "a b", "engine[0].name: String should match pattern"),
+        (
+            ["gateway"],
+            {"url": "http://h", "servedby": "x"},
+            "gateway.servedby: unknown key; did you mean 'served_by_header'?",
+        ),
+        (
+            ["prices"],
+            {"currency": "EUR", "kwh": -0.3},
+            "prices.kwh: Input should be greater than or equal to 0",
+        ),
+        (["batch"], {"command": []}, "batch.command: List should have at least 1 item"),
+        (["racks"], [], "racks: unknown key; valid: "),
+    ],
+)
+def test_a_bad_file_is_told_with_key_and_what_would_be_right(wrong_target, path, value, problem):
+    (found,) = wrong_target(changed(path, value))
+    assert found.startswith(f"rack.toml: {problem}")
+
+
+def test_one_card_cannot_serve_two_engines(wrong_target):
+    engine = TARGET["engine"][0]
+    problems = wrong_target(changed(["engine"], [engine, {**engine, "name": "f"}]))
+    assert ["rack.toml: engine[1].cards: node1/gpu0 is already taken by engine e"] == problems
+
+
+def test_two_engines_of_one_name_are_refused(wrong_target):
+    engine = {**TARGET["engine"][0], "cards": []}
+    assert ["rack.toml: engine 'e' is declared twice"] == wrong_target(changed(["engine"], [engine, engine]))
+
+
+def test_a_password_in_a_url_is_refused(wrong_target):
+    (found,) = wrong_target(changed(["engine", 0, "url"], "http://root:hunter2secret@h:1"))
+    assert "name the variable in api_key_env" in found
+
+
+def test_all_problems_are_told_at_once(wrong_target):
+    data = {"target": {"nam": "x"}, "node": [{"cards": "2"}], "engine": [{"name": "e"}]}
+    assert 6 == len(wrong_target(data))
+
+
+def test_a_url_alone_is_a_target_seen_from_outside():
+    target = endpoint_target("http://host:8000/", "m", source="http://host:8000/")
+    assert ("endpoint", "host", "http://host:8000") == (target.vantage, target.name, target.engines[0].url)
+
+
+SCALARS = st.one_of(
+    st.booleans(), st.integers(), st.floats(), st.text(max_size=12), st.dates(), st.just("http://[h")
+)
+KEYS = st.one_of(
+    st.text(max_size=6),
+    st.sampled_from(
+        [
+            "target",
+            "node",
+            "engine",
+            "gateway",
+            "name",
+            "model",
+            "launcher",
+            "url",
+            "cards",
+            "card",
+            "index",
+            "settings",
+        ]
+    ),
+)
+ANY = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+TABLE = st.dictionaries(KEYS, ANY, max_size=6)
+MIXED = st.builds(lambda extra: {**copy.deepcopy(TARGET), **extra}, TABLE)
+ENGINES = st.builds(lambda extra: changed(["engine", 0], {**TARGET["engine"][0], **extra}), TABLE)
+
+
+@given(st.one_of(TABLE, MIXED, ENGINES))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
+def test_any_table_is_accepted_or_refused_in_words(wrong_target, data):
+    assert all(problem.startswith("rack.toml: ") for problem in wrong_target(data))

@@ -1,0 +1,94 @@
+"""The README's tables say what the code says."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from rackgate import hookspecs, plugin
+from rackgate.cli import build_parser
+from rackgate.options import OPTIONS
+from rackgate.record import KINDS
+from rackgate.verdict import Verdict
+from rackgate_fixtures import plugin as fixtures
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def table(heading, column=0):
+    """First cells of the table below a heading."""
+    text = README.split(f"{heading}\n", 1)[1]
+    rows = re.findall(r"(?m)^\| (.+?) \|$", text.split("\n#", 1)[0])
+    return [re.split(r"(?<!\\) \| ", row)[column] for row in rows if not row.startswith("---")][1:]
+
+
+def test_every_option_stands_in_the_readme_with_its_form():
+    expected = [f"{option.cli} {option.metavar}".strip() for option in OPTIONS]
+    assert expected == [cell.strip("`").replace("\\|", "|") for cell in table("### Options")]
+
+
+def test_every_marker_stands_in_the_readme():
+    expected = [marker.split(":")[0] for marker in plugin.MARKERS]
+    assert expected == [cell.strip("`") for cell in table("### Markers")]
+
+
+def test_every_fixture_stands_in_the_readme_with_its_scope():
+    shown = {
+        name.strip("`"): scope
+        for name, scope in zip(table("### Fixtures"), table("### Fixtures", 1), strict=True)
+    }
+    actual = {name: getattr(fixtures, name)._fixture_function_marker.scope for name in fixtures.__all__}
+    assert actual == shown
+
+
+def test_every_fixture_has_an_example_in_its_docstring():
+    bare = [name for name in fixtures.__all__ if "Example::" not in (getattr(fixtures, name).__doc__ or "")]
+    assert [] == bare
+
+
+def test_every_hook_stands_in_the_readme_with_its_exact_signature():
+    hooks = [name for name in vars(hookspecs) if name.startswith("pytest_rack_")]
+    expected = {f"{name}({', '.join(inspect.signature(getattr(hookspecs, name)).parameters)})" for name in hooks}
+    assert expected == {cell.strip("`") for cell in table("### Hooks")}
+
+
+def test_every_hook_has_an_example_to_paste():
+    hooks = [name for name in vars(hookspecs) if name.startswith("pytest_rack_")]
+    assert [] == [name for name in hooks if "Example::" not in (getattr(hookspecs, name).__doc__ or "")]
+
+
+def test_every_record_kind_stands_in_the_readme_with_its_meaning():
+    text = README.split("### The run folder and its records", 1)[1].split("\n### ", 1)[0]
+    rows = dict(re.findall(r"(?m)^\| `(\w+)` \| (.+?) \|$", text))
+    assert KINDS == rows
+
+
+def test_every_verdict_stands_in_the_readme():
+    assert [str(verdict) for verdict in Verdict] == [cell.strip("`") for cell in table("## What the answer means")]
+
+
+def test_every_command_stands_in_the_readme():
+    (choices,) = (action.choices for action in build_parser()._actions if action.choices)
+    shown = {cell.strip("`").split()[1] for cell in table("### The `rackgate` command")}
+    assert set(choices) == shown
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/metrics.md"])
+def test_every_link_of_a_page_leads_to_a_file(page):
+    path = ROOT / page
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
+    assert [] == [link for link in links if not (path.parent / link).exists()]
+
+
+def test_every_module_that_the_architecture_names_exists():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^\| (`[a-z_/` ,]+`) \|", text.split("| where |", 1)[1].split("\n\n", 1)[0])
+    names = [name.strip("/") for row in rows for name in re.findall(r"`([a-z_/]+)`", row)]
+    assert names
+    for name in names:
+        importlib.import_module(f"rackgate.{name.replace('/', '.')}")

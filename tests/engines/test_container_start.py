@@ -1,0 +1,380 @@
+"""How containers are started: secrets, limits, images by digest, members, daemons elsewhere."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rackgate.engine import Killable, LaunchFailed
+from rackgate.engines import leftovers
+from rackgate.engines.daemon import NoDaemon, choose_daemon, open_daemon
+from rackgate.engines.launchers.container import container
+from rackgate.engines.launchers.ports import free_port
+from rackgate.engines.probe import probe_engine
+
+pytestmark = pytest.mark.docker
+KEY = "hub-token-value-0123456789"
+
+
+@pytest.fixture
+def launch(tmp_path, docker_image):
+    told = []
+
+    def start(spec):
+        return container(spec, run_id="run-2", log_dir=str(tmp_path), on_progress=told.append)
+
+    start.told = told
+    return start
+
+
+def failure(launch, spec):
+    with pytest.raises(LaunchFailed) as failed, launch(spec):
+        pytest.fail("it came up")
+    return failed.value
+
+
+def environment_of(client, engine):
+    """Return the environment of the container's main process, as the engine sees it."""
+    done = client.containers.get(engine.handle.ident).exec_run(["cat", "/proc/1/environ"])
+    return dict(line.split("=", 1) for line in done.output.decode().split("\0") if "=" in line)
+
+
+def test_a_secret_reaches_the_engine_and_no_description_of_it(
+    launch, container_spec, docker_client, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("HUB_TOKEN", KEY)
+    (tmp_path / "ngc").write_text(f"{KEY}-of-a-file\n")
+    spec = container_spec(
+        env_from=["HUB_TOKEN"], secret_files={"NGC_API_KEY": str(tmp_path / "ngc")}, env={"A": "1"}
+    )
+    with launch(spec) as engine:
+        inspected = json.dumps(engine.handle.inspected())
+        seen = environment_of(docker_client, engine)
+        assert engine.handle.inspected()["Config"]["Cmd"][-1] == "boxed"
+        engine.handle.restart()
+    assert (seen["HUB_TOKEN"], seen["NGC_API_KEY"], seen["A"]) == (KEY, f"{KEY}-of-a-file", "1")
+    assert KEY not in inspected
+    assert KEY not in (tmp_path / "boxed.log").read_text()
+    assert KEY not in repr(spec) + repr(engine)
+
+
+def test_a_secret_can_be_a_file_for_an_image_without_a_shell(
+    launch, container_spec, docker_client, monkeypatch
+):
+    monkeypatch.setenv("HUB_TOKEN", KEY)
+    with launch(container_spec(env_from=["HUB_TOKEN"], secrets_as="files")) as engine:
+        seen = environment_of(docker_client, engine)
+        box = docker_client.containers.get(engine.handle.ident)
+        assert box.exec_run(["cat", seen["HUB_TOKEN_FILE"]]).output.decode() == KEY
+    assert seen["HUB_TOKEN_FILE"] == "/run/secrets/HUB_TOKEN"
+    assert KEY not in json.dumps(seen)
+
+
+def test_a_secret_that_the_engine_writes_to_its_log_is_not_in_ours(launch, container_spec, monkeypatch):
+    monkeypatch.setenv("HUB_PASS", KEY)
+    talker = ["/bin/sh", "-c", "echo using $HUB_PASS; exit 3"]
+    failed = failure(
+        launch, container_spec(image="rackgate-base:bookworm", command=talker, env_from=["HUB_PASS"])
+    )
+    assert (failed.log_tail, KEY in str(failed)) == ("using [redacted]", False)
+
+
+def test_a_secret_that_is_not_there_is_told_before_anything_starts(launch, container_spec, monkeypatch):
+    monkeypatch.delenv("ABSENT_TOKEN", raising=False)
+    failed = failure(launch, container_spec(env_from=["ABSENT_TOKEN"]))
+    assert str(failed).endswith("not set in our environment: ABSENT_TOKEN")
+    failed = failure(launch, container_spec(secret_files={"X": "/no/such/file"}))
+    assert "the file /no/such/file of the secret X cannot be read: No such file" in str(failed)
+
+
+def test_limits_are_given_to_the_daemon(launch, container_spec, docker_client):
+    spec = container_spec(
+        ulimits={"nofile": 1024}, memory="512m", ipc="private", user="1000", shm_size="128m"
+    )
+    with launch(spec) as engine:
+        host, configuration = (engine.handle.inspected()[part] for part in ("HostConfig", "Config"))
+        limits = docker_client.containers.get(engine.handle.ident).exec_run(["cat", "/proc/1/limits"]).output
+    assert (host["Memory"], host["IpcMode"], host["ShmSize"]) == (512 * 2**20, "private", 128 * 2**20)
+    assert configuration["User"] == "1000"
+    assert [line.split()[3:5] for line in limits.decode().splitlines() if "open files" in line] == [
+        ["1024", "1024"]
+    ]
+
+
+def test_the_hosts_shared_memory_needs_no_size(launch, container_spec):
+    with launch(container_spec(ipc="host", shm_size="64m")) as engine:
+        assert engine.handle.inspected()["HostConfig"]["IpcMode"] == "host"
+
+
+def test_cards_that_do_not_arrive_end_the_launch(launch, container_spec, tmp_path):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA L40S (UUID: GPU-1)'\n")
+    tool.chmod(0o755)
+    there = {str(tool): "/usr/bin/nvidia-smi"}
+    with launch(container_spec(device_ids=["0"], volumes=there)) as engine:
+        assert engine.handle.card_view().cards == 1
+    failed = failure(launch, container_spec(device_ids=["0", "1"], volumes=there))
+    assert "the container sees 1 cards, 2 were asked for [cards_not_as_asked]" in str(failed)
+
+
+def test_cards_that_cannot_be_counted_are_told(launch, container_spec):
+    with launch(container_spec(device_ids=["0"])):
+        pass
+    assert "boxed: no nvidia-smi in the container, so its cards cannot be counted from inside" in launch.told
+
+
+def test_a_cdi_name_goes_to_the_cdi_driver_which_this_daemon_may_lack(launch, container_spec):
+    failed = failure(launch, container_spec(cdi_devices=["nvidia.com/gpu=0"]))
+    assert failed.explanation.name in ("gpu_runtime_missing", "cdi_unresolvable")
+    assert failed.explanation.cause == "environment"
+
+
+def test_a_paused_engine_keeps_its_port_and_goes_on_afterwards(launch, container_spec):
+    with launch(container_spec()) as engine:
+        engine.handle.pause()
+        probe = probe_engine(engine.url, "simulated", {}, deadline_s=1.0)
+        assert (probe.layer_failed, engine.handle.alive()) == ("service", True)
+        engine.handle.resume()
+        assert probe_engine(engine.url, "simulated", {}, deadline_s=20.0).ok
+
+
+def test_the_members_of_an_engine_find_each_other_and_are_killed_one_by_one(
+    launch, container_spec, docker_client, until, tmp_path
+):
+    spec = container_spec(
+        members=[
+            {"name": "router", "role": "router", "env": {"DECODE": "{decode.url}"}},
+            {"name": "decode", "role": "decode", "port": 8100},
+        ]
+    )
+    with launch(spec) as engine:
+        group = engine.handle
+        assert (list(group.parts), group.roles["boxed-router"]) == (
+            ["boxed-decode", "boxed-router"],
+            "router",
+        )
+        router = docker_client.containers.get(group.parts["boxed-router"].ident)
+        asked = router.exec_run(
+            [
+                "python3",
+                "-c",
+                "import os, urllib.request as u; print(u.urlopen(os.environ['DECODE'] + '/health').status)",
+            ]
+        )
+        assert asked.output.decode().strip() == "200"
+        assert isinstance(group, Killable)
+        group.parts["boxed-decode"].kill()
+        until(lambda: not group.parts["boxed-decode"].alive())
+        assert group.parts["boxed-router"].alive()
+        group.restart()
+        assert all(part.alive() for part in group.parts.values())
+        assert len(docker_client.networks.list(filters={"label": "rackgate.run_id=run-2"})) == 1
+    assert docker_client.networks.list(filters={"label": "rackgate.run_id=run-2"}) == []
+    assert sorted(path.name for path in tmp_path.glob("*.log")) == ["boxed-decode.log", "boxed-router.log"]
+
+
+def test_a_member_that_dies_while_we_wait_ends_the_wait_with_its_name(launch, container_spec):
+    spec = container_spec(
+        "--knob",
+        "hung=true",
+        ready_timeout_s=600,
+        members=[
+            {"name": "front", "front": True},
+            {
+                "name": "rank1",
+                "image": "rackgate-base:bookworm",
+                "command": ["/bin/sh", "-c", "sleep 1; exit 7"],
+            },
+        ],
+    )
+    failed = failure(launch, spec)
+    assert "the container boxed-rank1 ended with exit code 7" in str(failed)
+
+
+def test_networks_and_volumes_of_dead_runs_are_left_and_removed(docker_client):
+    dead = {**leftovers.owner_labels("dead-run", "e", "t"), "rackgate.boot": "another"}
+    docker_client.networks.create("rackgate-test-left", labels=dead)
+    docker_client.volumes.create("rackgate-test-left", labels=dead)
+    found = [left for left in leftovers.find_leftovers() if left.run_id == "dead-run"]
+    assert [(left.kind, left.detail) for left in found] == [
+        ("network", "network rackgate-test-left"),
+        ("volume", "volume rackgate-test-left"),
+    ]
+    assert all(leftovers.remove(left) for left in found)
+    assert [left for left in leftovers.find_leftovers() if left.run_id == "dead-run"] == []
+
+
+@pytest.fixture
+def registry(tmp_path, until, docker_image):
+    """Start Debian's registry on loopback with a password; return its address and Docker's login folder."""
+    password = subprocess.run(["htpasswd", "-Bbn", "rack", "right"], check=True, capture_output=True).stdout
+    (tmp_path / "htpasswd").write_bytes(password)
+    port = free_port()
+    (tmp_path / "registry.yml").write_text(
+        f"version: 0.1\nstorage:\n  filesystem:\n    rootdirectory: {tmp_path}/data\n"
+        f"http:\n  addr: 127.0.0.1:{port}\nauth:\n  htpasswd:\n    realm: r\n    path: {tmp_path}/htpasswd\n"
+    )
+    with (tmp_path / "registry.log").open("wb") as log:
+        running = subprocess.Popen(
+            ["docker-registry", "serve", str(tmp_path / "registry.yml")], stdout=log, stderr=log
+        )
+    try:
+        until(lambda: _listens(port) or running.poll() is not None)
+        login = tmp_path / "login"
+        login.mkdir()
+        auth = {"auths": {f"127.0.0.1:{port}": {"auth": "cmFjazpyaWdodA=="}}}  # rack:right
+        (login / "config.json").write_text(json.dumps(auth))
+        yield f"127.0.0.1:{port}", login
+    finally:
+        running.kill()
+        running.wait()
+
+
+def _listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_an_image_is_pulled_with_dockers_login_and_pinned_by_its_registry_digest(
+    registry, launch, container_spec, docker_client, docker_image, monkeypatch
+):
+    address, login = registry
+    name = f"{address}/engine:1"
+    monkeypatch.setenv("DOCKER_CONFIG", str(login))
+    assert docker_client.images.get(docker_image).tag(name)
+    pushed = docker_client.api.push(
+        name, stream=True, decode=True, auth_config={"username": "rack", "password": "right"}
+    )
+    assert not [line for line in pushed if "error" in line]
+    docker_client.images.remove(name)
+    try:
+        with launch(container_spec(image=name, pull="missing")) as engine:
+            digest = engine.image_digest
+            assert f"pulled {name}" in launch.told
+        by_digest = f"{address}/engine@{digest}"
+        assert by_digest in docker_client.images.get(name).attrs["RepoDigests"]
+        with launch(container_spec(image=by_digest)) as engine:
+            assert engine.image_digest == digest
+        monkeypatch.setenv("DOCKER_CONFIG", str(login / "none"))
+        failed = failure(launch, container_spec(image=name, pull="always"))
+        assert f"pulling {name}: " in str(failed)
+        assert "docker login" in failed.hint
+    finally:
+        docker_client.images.remove(name, force=True)
+
+
+@pytest.fixture
+def ssh_daemon(tmp_path, until, docker_image, monkeypatch):
+    """Start a real sshd on loopback that lets a key of the test in; return the daemon's address behind it."""
+    for name in ("host", "user"):
+        made = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)]
+        subprocess.run(made, check=True, timeout=30)
+    port = free_port()
+    Path("/run/sshd").mkdir(exist_ok=True)
+    (tmp_path / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {tmp_path}/host\nStrictModes no\nUsePAM no\n"
+        f"AuthorizedKeysFile {tmp_path}/user.pub\nPidFile none\nPermitRootLogin prohibit-password\n"
+    )
+    (tmp_path / "ssh_config").write_text(
+        f"Host *\n IdentityFile {tmp_path}/user\n StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n"
+        " LogLevel ERROR\n"
+    )
+    (tmp_path / "bin").mkdir()
+    client = tmp_path / "bin" / "ssh"
+    client.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {tmp_path}/ssh_config "$@"\n')
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    with (tmp_path / "sshd.log").open("wb") as log:
+        running = subprocess.Popen(
+            ["/usr/sbin/sshd", "-D", "-e", "-f", str(tmp_path / "sshd_config")], stdout=log, stderr=log
+        )
+    try:
+        until(lambda: _listens(port) or running.poll() is not None)
+        yield f"ssh://127.0.0.1:{port}"
+    finally:
+        running.kill()
+        running.wait()
+
+
+def test_a_daemon_behind_ssh_starts_and_ends_the_engine(
+    ssh_daemon, launch, container_spec, docker_client, monkeypatch
+):
+    monkeypatch.setenv("HUB_TOKEN", KEY)
+    with launch(container_spec(docker_host=ssh_daemon, env_from=["HUB_TOKEN"])) as engine:
+        assert engine.url.startswith("http://127.0.0.1:")
+        assert environment_of(docker_client, engine)["HUB_TOKEN"] == KEY
+    assert docker_client.containers.list(all=True, filters={"label": "rackgate.run_id=run-2"}) == []
+
+
+@pytest.fixture
+def certificates(tmp_path):
+    """Make an authority, a server's certificate for 127.0.0.1 and a client's, in Docker's layout."""
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+
+    def openssl(*words):
+        subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=folder, timeout=60)
+
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    openssl(
+        "req",
+        "-x509",
+        *new,
+        "-keyout",
+        "ca-key.pem",
+        "-out",
+        "ca.pem",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=authority",
+    )
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
+    for key, out in (("key.pem", "cert.pem"), ("server-key.pem", "server.pem")):
+        openssl("req", *new, "-keyout", key, "-out", "request", "-subj", "/CN=rack")
+        signed = (
+            "-CA",
+            "ca.pem",
+            "-CAkey",
+            "ca-key.pem",
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-extfile",
+            "names",
+        )
+        openssl("x509", "-req", "-in", "request", *signed, "-out", out)
+    return folder
+
+
+def test_a_daemon_behind_tls_wants_and_gets_our_certificate(certificates, docker_image, monkeypatch):
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # requests lets them win over Docker's own
+        monkeypatch.delenv(name, raising=False)
+    port = free_port()
+    relay = subprocess.Popen(
+        [sys.executable, str(Path(__file__).parent / "tls_relay.py"), str(port), str(certificates)]
+    )
+    try:
+        deadline = time.monotonic() + 20
+        while not _listens(port) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        environ = {"DOCKER_HOST": f"tcp://127.0.0.1:{port}", "DOCKER_TLS_VERIFY": "1"}
+        client = open_daemon(choose_daemon(environ={**environ, "DOCKER_CERT_PATH": str(certificates)}))
+        assert client.ping()
+        client.close()
+        with pytest.raises(NoDaemon):
+            open_daemon(choose_daemon(f"tcp://127.0.0.1:{port}"))
+    finally:
+        relay.kill()
+        relay.wait()
+
+
+def test_secrets_are_not_sent_to_a_remote_daemon_in_the_clear(launch, container_spec, monkeypatch):
+    monkeypatch.setenv("HUB_TOKEN", KEY)
+    failed = failure(launch, container_spec(docker_host="tcp://192.0.2.1:2375", env_from=["HUB_TOKEN"]))
+    assert "its secrets would travel to tcp://192.0.2.1:2375 in the clear" in str(failed)

@@ -1,0 +1,142 @@
+import time
+
+import httpx
+import pytest
+from local_server import Answer, serving
+
+from rackgate.measurement import Reason
+from rackgate.simulator import RackSettings, start_rack
+from rackgate.telemetry.engine_metrics import EngineMetricsSource, TtftHistogram, parse_engine_page
+
+VLLM = """
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 3.0
+vllm:num_requests_running{engine="1",model_name="m"} 4.0
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="m"} 9.0
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.4
+vllm:kv_cache_usage_perc{engine="1",model_name="m"} 0.9
+# TYPE vllm:num_preemptions_total counter
+vllm:num_preemptions_total{engine="0",model_name="m"} 2.0
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0",model_name="m"} 1000.0
+# TYPE vllm:time_to_first_token_seconds histogram
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.1",model_name="m"} 5.0
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.5",model_name="m"} 9.0
+vllm:time_to_first_token_seconds_bucket{engine="0",le="+Inf",model_name="m"} 10.0
+vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} 10.0
+vllm:time_to_first_token_seconds_sum{engine="0",model_name="m"} 2.5
+"""
+SGLANG = """
+# TYPE sglang:num_running_reqs gauge
+sglang:num_running_reqs{model_name="m"} 12.0
+# TYPE sglang:num_queue_reqs gauge
+sglang:num_queue_reqs{model_name="m"} 5.0
+# TYPE sglang:token_usage gauge
+sglang:token_usage{model_name="m"} 0.28
+# TYPE sglang:generation_tokens_total counter
+sglang:generation_tokens_total{model_name="m"} 7557572.0
+"""
+TRITON = """
+# TYPE nv_trt_llm_request_metrics gauge
+nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="waiting",version="1"} 4
+nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="scheduled",version="1"} 8
+nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="max",version="1"} 512
+# TYPE nv_trt_llm_kv_cache_block_metrics gauge
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction",model="tensorrt_llm",version="1"} 0.25
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="used",model="tensorrt_llm",version="1"} 90
+# TYPE nv_inference_request_success counter
+nv_inference_request_success{model="tensorrt_llm",version="1"} 77
+"""
+LLAMA = """
+# TYPE llamacpp:requests_processing gauge
+llamacpp:requests_processing 2
+# TYPE llamacpp:requests_deferred gauge
+llamacpp:requests_deferred 1
+# TYPE llamacpp:tokens_predicted_total counter
+llamacpp:tokens_predicted_total 345
+"""
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (
+            VLLM,
+            {
+                "requests_running": 7.0,
+                "requests_waiting": 9.0,
+                "kv_cache_use": 0.9,
+                "preemptions": 2.0,
+                "generation_tokens": 1000.0,
+                "server_ttft_count": 10.0,
+                "server_ttft_sum_s": 2.5,
+            },
+        ),
+        (
+            SGLANG,
+            {
+                "requests_running": 12.0,
+                "requests_waiting": 5.0,
+                "kv_cache_use": 0.28,
+                "generation_tokens": 7557572.0,
+            },
+        ),
+        (
+            TRITON,
+            {
+                "requests_running": 8.0,
+                "requests_waiting": 4.0,
+                "kv_cache_use": 0.25,
+                "requests_succeeded": 77.0,
+            },
+        ),
+        (LLAMA, {"requests_running": 2.0, "requests_waiting": 1.0, "generation_tokens": 345.0}),
+    ],
+    ids=["vllm", "sglang", "triton", "llama.cpp"],
+)
+def test_each_engines_names_are_ours(page, expected):
+    assert expected == dict(parse_engine_page(page).values)
+
+
+def test_the_servers_first_tokens_of_a_window_have_bounds():
+    before = TtftHistogram((0.1, 0.5, float("inf")), (5, 9, 10), 2.5)
+    after = TtftHistogram((0.1, 0.5, float("inf")), (5, 29, 30), 9.5)
+    window = after.since(before)
+    assert (window.count, window.sum_s) == (20, 7.0)
+    assert window.quantile_bounds_s(0.5) == (0.1, 0.5)
+    assert before.since(after) is None
+    assert TtftHistogram((0.1,), (0,), 0.0).quantile_bounds_s(0.5) is None
+
+
+def test_the_page_of_a_running_engine_moves_with_its_requests():
+    with start_rack(RackSettings()) as rack:
+        engine = rack.target.engines[0]
+        source = EngineMetricsSource(engine.entity, engine.nodes[0], f"{engine.url}/metrics")
+        first = {one.field: one.value for one in source.poll()}
+        begin = time.perf_counter_ns()
+        body = {"model": engine.model, "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]}
+        httpx.post(f"{engine.url}/v1/chat/completions", json=body, timeout=30, trust_env=False).raise_for_status()
+        after = {one.field: one.value for one in source.poll()}
+        window = source.ttft_between(begin, time.perf_counter_ns())
+        source.close()
+    assert after["generation_tokens"] - first["generation_tokens"] == 4
+    assert window.count == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Answer(404), Reason.UNSUPPORTED),
+        (Answer(401), Reason.NO_PERMISSION),
+        (Answer(503), Reason.UNREACHABLE),
+        (Answer(200, "python_gc_objects_collected_total 3\n"), Reason.UNSUPPORTED),
+        (Answer(200, "<html>{{{</html>"), Reason.UNSUPPORTED),
+    ],
+)
+def test_an_engine_without_metrics_is_a_reason(answer, reason):
+    with serving(lambda _: answer) as url:
+        source = EngineMetricsSource("engine-1", "n1", f"{url}/metrics")
+        assert {one.reason for one in source.poll()} == {reason}
+        source.close()

@@ -1,0 +1,160 @@
+"""Against a real OpenSSH server on loopback, straight and through a jump host."""
+
+import time
+from pathlib import Path
+
+import pytest
+from ssh_server import SERVER, ssh_servers
+
+from rackgate.measurement import Reason
+from rackgate.telemetry.host import read_host
+from rackgate.telemetry.runner import Command, LocalRunner, ask_all
+from rackgate.telemetry.ssh import SshRunner
+
+HOSTNAME = Command(argv=("cat", "/proc/sys/kernel/hostname"))
+
+pytestmark = pytest.mark.skipif(SERVER is None, reason="the package openssh-server is not installed")
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    with ssh_servers(tmp_path_factory.mktemp("ssh")) as running:
+        yield running
+
+
+@pytest.fixture
+def runner_of(servers):
+    opened = []
+
+    def make(destination, **options):
+        opened.append(SshRunner(destination, config=servers.config, **options))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()
+
+
+@pytest.mark.parametrize("destination", ["node", "behind"])
+def test_a_command_runs_there(runner_of, destination):
+    ran = runner_of(destination).run(HOSTNAME, 20.0)
+    assert (ran.ok, ran.text) == (True, Path("/proc/sys/kernel/hostname").read_text())
+
+
+def test_words_arrive_as_they_are(runner_of):
+    ran = runner_of("node").run(Command(argv=("printf", "%s|", "a b", "$HOME", "x;y", "'")), 20.0)
+    assert ran.text == "a b|$HOME|x;y|'|"
+
+
+def test_many_commands_share_one_connection(servers, runner_of):
+    runner = runner_of("node")
+    before = (servers.folder / "node.log").read_text().count("Accepted publickey")
+    for _ in range(5):
+        assert runner.run(HOSTNAME, 20.0).ok
+    after = (servers.folder / "node.log").read_text().count("Accepted publickey")
+    assert after - before == 1
+
+
+def test_files_come_in_one_answer(runner_of, tmp_path):
+    for name in ("one", "two words"):
+        (tmp_path / name).write_text(f"text of {name}\nwithout an end")
+    found = runner_of("node").read([f"{tmp_path}/*", "/nonexistent/file"], 20.0)
+    assert {path: ran.text for path, ran in found.items()} == {
+        f"{tmp_path}/one": "text of one\nwithout an end",
+        f"{tmp_path}/two words": "text of two words\nwithout an end",
+    }
+
+
+def test_facts_of_a_remote_host_are_those_of_a_local_one(runner_of):
+    there, here = read_host(runner_of("node"), 20.0), read_host(LocalRunner(), 20.0)
+    same = ("kernel", "boot_id", "os", "nvidia_loaded", "nouveau_loaded", "memory_kib", "shm_bytes")
+    assert {name: here[name].value for name in same} == {name: there[name].value for name in same}
+    assert here["kernel"].value
+
+
+def test_a_missing_tool_is_told_from_a_failure(runner_of):
+    missing = runner_of("node").run(Command(argv=("no-such-tool", "--version")), 20.0)
+    assert (missing.reason, "no-such-tool is not installed on node" in missing.detail) == (
+        Reason.TOOL_MISSING,
+        True,
+    )
+    failed = runner_of("node").run(Command(argv=("false",)), 20.0)
+    assert (failed.ok, failed.reason, failed.status) == (False, None, 1)
+
+
+def test_a_command_that_hangs_ends_at_its_deadline(runner_of):
+    runner = runner_of("node")
+    runner.run(HOSTNAME, 20.0)
+    ran = runner.run(Command(argv=("sleep", "600")), 1.0)
+    assert ran.reason == Reason.TIMEOUT
+    assert runner.run(HOSTNAME, 20.0).ok
+
+
+def test_a_node_that_stops_answering_gives_its_reason_in_time(servers, runner_of):
+    runner = runner_of("node", connect_timeout_s=1.0)
+    runner.run(HOSTNAME, 20.0)
+    servers.stop("node")
+    try:
+        begin = time.monotonic()
+        ran = runner.run(HOSTNAME, 1.0)
+        facts = read_host(runner, 1.0)
+        waited_s = time.monotonic() - begin
+    finally:
+        servers.resume("node")
+    assert ran.reason == Reason.TIMEOUT
+    assert {fact.reason for fact in facts.values()} == {Reason.TIMEOUT}
+    assert waited_s < 60
+
+
+def test_an_unknown_host_key_is_refused(servers, runner_of, tmp_path):
+    kept = servers.known_hosts.read_text()
+    servers.known_hosts.write_text("")
+    try:
+        ran = runner_of("node").run(HOSTNAME, 20.0)
+    finally:
+        servers.known_hosts.write_text(kept)
+    assert ran.reason == Reason.UNREACHABLE
+    assert "host key" in ran.detail.lower()
+
+
+def test_a_changed_host_key_is_refused(servers, runner_of):
+    kept = servers.known_hosts.read_text()
+    servers.known_hosts.write_text(kept.replace(servers.host_line("node").split()[2], servers.host_line("jump").split()[2]))
+    try:
+        ran = runner_of("node").run(HOSTNAME, 20.0)
+    finally:
+        servers.known_hosts.write_text(kept)
+    assert ran.reason == Reason.UNREACHABLE
+
+
+def test_a_key_that_is_not_accepted_is_no_permission(servers, runner_of):
+    keys = servers.folder / "authorized_keys"
+    kept = keys.read_text()
+    keys.write_text("")
+    try:
+        ran = runner_of("node").run(HOSTNAME, 20.0)
+    finally:
+        keys.write_text(kept)
+    assert (ran.reason, "give this user's key access" in ran.detail) == (Reason.NO_PERMISSION, True)
+
+
+def test_nothing_that_listens_is_unreachable(runner_of):
+    ran = runner_of("nowhere").run(HOSTNAME, 20.0)
+    assert (ran.reason, "no SSH server listens" in ran.detail) == (Reason.UNREACHABLE, True)
+
+
+def test_sockets_of_the_users_own_are_kept(servers, runner_of, tmp_path):
+    servers.write_config(f"  ControlMaster auto\n  ControlPath {tmp_path}/%C\n  ControlPersist 5")
+    try:
+        runner = runner_of("node")
+        assert runner.run(HOSTNAME, 20.0).ok
+        assert runner._sockets is None
+        runner.close()
+    finally:
+        servers.write_config()
+
+
+def test_of_many_nodes_the_silent_ones_are_named(runner_of):
+    runners = [runner_of("node", name="n1"), runner_of("nowhere", name="n2"), runner_of("behind", name="n3")]
+    answers = ask_all(runners, HOSTNAME, 20.0)
+    assert (answers.asked, answers.silent) == (("n1", "n2", "n3"), ("n2",))
