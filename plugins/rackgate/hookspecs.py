@@ -50,7 +50,7 @@ def pytest_rack_metrics(config: pytest.Config, register: Callable[..., None]) ->
 
 @pytest.hookspec
 def pytest_rack_faults(config: pytest.Config, register: Callable[..., None]) -> None:
-    """Register what can be broken on purpose: `register(name, factory)`; `factory(engine, deadline_s) -> Fault`.
+    """Register what can be broken: `register(name, factory)` with `factory(engine, deadline_s) -> Fault`.
 
     Example::
 

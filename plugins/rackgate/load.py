@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Arrival", "Limits", "Load", "Origin"]
+__all__ = ["Arrival", "Limits", "Load", "Origin", "Phase", "Shape", "Spread"]
 
 
 class Arrival(StrEnum):
@@ -14,6 +15,8 @@ class Arrival(StrEnum):
     CLOSED = "closed"
     CONSTANT = "constant"
     POISSON = "poisson"
+    GAMMA = "gamma"
+    TRACE = "trace"
 
 
 class Origin(StrEnum):
@@ -21,6 +24,46 @@ class Origin(StrEnum):
 
     SENT = "sent"
     SCHEDULED = "scheduled"
+
+
+class Shape(StrEnum):
+    """How lengths are distributed around their mean."""
+
+    UNIFORM = "uniform"
+    NORMAL = "normal"
+    LOGNORMAL = "lognormal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Lengths around a mean, in tokens: the standard deviation, for `uniform` the half-width.
+
+    What falls outside `least` and `most` is drawn as that limit.
+    """
+
+    shape: Shape
+    deviation: float
+    least: int = 1
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A stretch of an open load at one rate, or on a ramp from one rate to another."""
+
+    duration_s: float
+    rate_per_s: float
+    to_rate_per_s: float | None = None
+
+    @property
+    def last_rate_per_s(self) -> float:
+        """The rate at its end."""
+        return self.rate_per_s if self.to_rate_per_s is None else self.to_rate_per_s
+
+    @property
+    def arrivals(self) -> float:
+        """How many requests it offers on average."""
+        return self.duration_s * (self.rate_per_s + self.last_rate_per_s) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +81,16 @@ class Load:
     """A load, frozen, from `[load.NAME]` of the acceptance file.
 
     A closed load holds `concurrency` requests in flight per engine until `looks[k]` requests per engine
-    have run in total (look k of at most three, sizes fixed beforehand). An open load offers
-    `rate_per_s` requests per engine for `duration_s` with at most `concurrency` in flight per engine;
-    what exceeds the cap is counted as dropped. Warm-up requests come first and are not judged.
+    have run in total (look k of at most three, sizes fixed beforehand); they are brought up over
+    `ramp_s`. An open load offers `rate_per_s` requests per engine for `duration_s`, or the rates of its
+    `phases`, or starts at `arrivals_s`, with at most `concurrency` in flight per engine; what exceeds
+    the cap is counted as dropped. `burstiness` is the shape of gamma arrivals: 1 is Poisson, below it
+    arrivals come in bursts. Warm-up requests come first and are not judged.
+
+    `trace` is a file of requests in a public format; with the arrival `trace` its times are kept, sped up
+    by `trace_speed`, else only its requests. With `turns` above 1 each arrival is a conversation of so
+    many requests, each with all that was said before it, `think_s` after the answer. The first
+    `shared_prefix_tokens` of a prompt are one of `shared_prefixes` texts.
     """
 
     name: str
@@ -57,6 +107,23 @@ class Load:
     limits: Limits = field(default_factory=Limits)
     ttft_bound_ms: float | None = None
     tpot_bound_ms: float | None = None
+    e2e_bound_ms: float | None = None
+    burstiness: float = 1.0
+    phases: tuple[Phase, ...] = ()
+    arrivals_s: tuple[float, ...] = ()
+    ramp_s: float = 0.0
+    prompt_spread: Spread | None = None
+    output_spread: Spread | None = None
+    shared_prefix_tokens: int = 0
+    shared_prefixes: int = 1
+    turns: int = 1
+    think_s: float = 0.0
+    trace: str | None = None
+    trace_format: str = "auto"
+    trace_speed: float = 1.0
+    trace_requests: int | None = None
+    context_tokens: int | None = None
+    tokenizer: str | None = None
 
     @property
     def open(self) -> bool:
@@ -70,7 +137,92 @@ class Load:
 
     @property
     def planned_requests(self) -> int:
-        """Requests per engine of the last look, warm-up excluded."""
-        if self.open:
-            return round((self.rate_per_s or 0.0) * (self.duration_s or 0.0))
-        return self.looks[-1] if self.looks else 0
+        """Requests per engine of the last look, warm-up excluded; 0 if a trace decides that is not read."""
+        if not self.open:
+            return self.looks[-1] if self.looks else 0
+        if self.arrival is Arrival.TRACE:
+            return len(self.arrivals_s) * self.turns or self.trace_requests or 0
+        if self.phases:
+            return round(sum(phase.arrivals for phase in self.phases)) * self.turns
+        return round((self.rate_per_s or 0.0) * (self.duration_s or 0.0)) * self.turns
+
+    @property
+    def plain(self) -> bool:
+        """True if every request has the same lengths and stands alone."""
+        varied = self.prompt_spread or self.output_spread or self.shared_prefix_tokens
+        return not varied and self.turns == 1 and self.trace is None and self.tokenizer is None
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why this load cannot be offered, each with the field at fault; empty for a possible one."""
+        return tuple([*_bad_numbers(self), *_bad_arrivals(self), *_bad_lengths(self)])
+
+
+def _bad_numbers(load: Load) -> list[str]:
+    found = []
+    for name in ("prompt_tokens", "output_tokens", "concurrency", "turns", "shared_prefixes"):
+        if getattr(load, name) < 1:
+            found.append(f"{name}: {getattr(load, name)} is below 1")
+    for name in ("warmup_requests", "ramp_s", "think_s", "shared_prefix_tokens"):
+        if not 0 <= getattr(load, name) < math.inf:
+            found.append(f"{name}: {getattr(load, name):g} is below 0 or infinite")
+    for name in ("rate_per_s", "duration_s", "burstiness", "trace_speed"):
+        value = getattr(load, name)
+        if value is not None and not 0 < value < math.inf:
+            found.append(f"{name}: {value:g} is not above 0 and finite")
+    if list(load.looks) != sorted(set(load.looks)) or any(look < 1 for look in load.looks):
+        found.append(f"looks: {list(load.looks)} do not grow from 1 on")
+    return found
+
+
+def _bad_arrivals(load: Load) -> list[str]:
+    found = []
+    if load.phases and load.arrival in (Arrival.CLOSED, Arrival.TRACE):
+        found.append(f"phases: a load with {load.arrival} arrivals has no rate")
+    if load.phases and (load.rate_per_s is not None or load.duration_s is not None):
+        found.append("phases: they have rates and durations of their own beside rate_per_s or duration_s")
+    for number, phase in enumerate(load.phases):
+        if not 0 < phase.duration_s < math.inf or not min(phase.rate_per_s, phase.last_rate_per_s) >= 0:
+            found.append(f"phases[{number}]: a duration above 0 and rates of at least 0 are needed")
+    if load.phases and not sum(phase.arrivals for phase in load.phases) >= 1:
+        found.append("phases: they offer no request at all")
+    if load.arrival is Arrival.TRACE and not load.arrivals_s and load.trace is None:
+        found.append("arrival: trace arrivals need arrivals_s or a trace")
+    if load.arrivals_s and (load.arrival is not Arrival.TRACE or load.trace is not None):
+        found.append("arrivals_s: only for the arrival 'trace', and not beside a trace file")
+    for number, (before, after) in enumerate(zip((0.0, *load.arrivals_s), load.arrivals_s, strict=False)):
+        if not before <= after < math.inf:
+            found.append(f"arrivals_s[{number}]: {after:g} s after {before:g} s: times go backwards")
+            break
+    if load.ramp_s and load.open:
+        found.append("ramp_s: it brings up a closed load; an open one has phases")
+    return found
+
+
+def _longest(mean: int, spread: Spread | None) -> int:
+    return mean if spread is None else spread.most or mean
+
+
+def _bad_lengths(load: Load) -> list[str]:
+    found = []
+    for name, spread in (("prompt_spread", load.prompt_spread), ("output_spread", load.output_spread)):
+        if spread is None:
+            continue
+        if not 0 <= spread.deviation < math.inf:
+            found.append(f"{name}.deviation: {spread.deviation:g} is below 0 or infinite")
+        if spread.least < 1 or (spread.most is not None and spread.most < spread.least):
+            found.append(f"{name}: no length is at least {max(spread.least, 1)} and at most {spread.most}")
+    if load.shared_prefix_tokens and load.shared_prefix_tokens >= load.prompt_tokens:
+        text = f"{load.shared_prefix_tokens} tokens leave nothing of a prompt of {load.prompt_tokens}"
+        found.append(f"shared_prefix_tokens: {text}")
+    if load.trace is not None and (load.turns > 1 or load.shared_prefix_tokens):
+        found.append("trace: its requests are what they are: no turns and no shared prefix beside it")
+    if load.context_tokens is not None:
+        longest = _longest(load.prompt_tokens, load.prompt_spread) + _longest(
+            load.output_tokens, load.output_spread
+        )
+        needed = load.turns * longest
+        if needed > load.context_tokens:
+            text = f"{needed} tokens of prompt and output exceed the model's context of {load.context_tokens}"
+            found.append(f"context_tokens: {text}")
+    return found

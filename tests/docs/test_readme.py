@@ -53,7 +53,9 @@ def test_every_fixture_has_an_example_in_its_docstring():
 
 def test_every_hook_stands_in_the_readme_with_its_exact_signature():
     hooks = [name for name in vars(hookspecs) if name.startswith("pytest_rack_")]
-    expected = {f"{name}({', '.join(inspect.signature(getattr(hookspecs, name)).parameters)})" for name in hooks}
+    expected = {
+        f"{name}({', '.join(inspect.signature(getattr(hookspecs, name)).parameters)})" for name in hooks
+    }
     assert expected == {cell.strip("`") for cell in table("### Hooks")}
 
 
@@ -69,7 +71,9 @@ def test_every_record_kind_stands_in_the_readme_with_its_meaning():
 
 
 def test_every_verdict_stands_in_the_readme():
-    assert [str(verdict) for verdict in Verdict] == [cell.strip("`") for cell in table("## What the answer means")]
+    assert [str(verdict) for verdict in Verdict] == [
+        cell.strip("`") for cell in table("## What the answer means")
+    ]
 
 
 def test_every_command_stands_in_the_readme():

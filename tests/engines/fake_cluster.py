@@ -60,7 +60,7 @@ REFUSED = {
             "type": "ReplicaFailure",
             "status": "True",
             "reason": "FailedCreate",
-            "message": 'pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true',
+            "message": 'pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot',
         }
     ]
 }
@@ -111,12 +111,14 @@ class FakeCluster:
         """Return (status, body) of one request."""
         if self.forbidden and method == "POST":
             return 403, _status(403, 'deployments.apps is forbidden: User "u" cannot create resource')
-        match = re.fullmatch(r"/apis?/(?:apps/)?v1/namespaces/([\w-]+)/(\w+)(?:/([\w.-]+))?(/log)?", path)
+        match = re.fullmatch(
+            r"/apis?/(?:apps/)?v1/namespaces/([\w-]+)/(\w+)(?:/([\w.-]+))?(/log|/scale)?", path
+        )
         if match is None:
             return 404, _status(404, f"no path {path}")
-        _, plural, name, log = match.groups()
+        _, plural, name, part = match.groups()
         if plural == "pods":
-            return self._pods(method, name, log, query)
+            return self._pods(method, part == "/log", query)
         if plural == "events":
             items = [{"type": "Normal", "reason": "Pulled", "message": "image  there", "lastTimestamp": "1"}]
             return 200, {"items": items if "rackgate-" in query.get("fieldSelector", [""])[0] else []}
@@ -154,7 +156,7 @@ class FakeCluster:
             self.engine.wait()
             self.engine = None
 
-    def _pods(self, method, name, log, query):
+    def _pods(self, method, log, query):
         if log:
             return 200, self.log
         if method == "DELETE":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rackgate.cli import main
 from rackgate.engine import Killable, LaunchFailed
 from rackgate.engines import leftovers
 from rackgate.engines.daemon import NoDaemon, choose_daemon, open_daemon
@@ -196,7 +197,7 @@ def test_a_member_that_dies_while_we_wait_ends_the_wait_with_its_name(launch, co
     assert "the container boxed-rank1 ended with exit code 7" in str(failed)
 
 
-def test_networks_and_volumes_of_dead_runs_are_left_and_removed(docker_client):
+def test_networks_and_volumes_of_dead_runs_are_named_and_removed(docker_client, capsys):
     dead = {**leftovers.owner_labels("dead-run", "e", "t"), "rackgate.boot": "another"}
     docker_client.networks.create("rackgate-test-left", labels=dead)
     docker_client.volumes.create("rackgate-test-left", labels=dead)
@@ -205,7 +206,12 @@ def test_networks_and_volumes_of_dead_runs_are_left_and_removed(docker_client):
         ("network", "network rackgate-test-left"),
         ("volume", "volume rackgate-test-left"),
     ]
-    assert all(leftovers.remove(left) for left in found)
+    assert main(["clean", "--list", "--json"]) == 0
+    assert [left["outcome"] for left in json.loads(capsys.readouterr().out)] == ["left", "left"]
+    assert main(["clean"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"removed: {left.detail} (engine e, run dead-run, started by process {os.getpid()})" for left in found
+    ]
     assert [left for left in leftovers.find_leftovers() if left.run_id == "dead-run"] == []
 
 

@@ -135,7 +135,12 @@ FAILURES = {
         "ended with exit code 1 after",
         "out_of_memory",
     ),
-    "oom": (FakeCluster, {"script": fake_cluster.OUT_OF_MEMORY}, "exit code 137 (OOMKilled)", None),
+    "oom": (
+        FakeCluster,
+        {"script": fake_cluster.OUT_OF_MEMORY},
+        "exit code 137 (OOMKilled)",
+        "out_of_memory",
+    ),
     "never-pulled": (
         FakeCluster,
         {"script": fake_cluster.NEVER_PULLED},

@@ -5,6 +5,8 @@ import socket
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from rackgate.engines import leftovers
 from rackgate.engines.launchers.filling import filled_in
 from rackgate.engines.launchers.ports import free_port
 from rackgate.engines.launchers.process import process
+from rackgate.engines.probe import probe_engine
 
 
 @pytest.fixture
@@ -285,3 +288,72 @@ def test_a_torn_file_in_the_state_folder_is_no_obstacle(own_state_folder):
     leftovers.state_folder()
     (own_state_folder / "torn.json").write_text('{"pid": ')
     assert leftovers.find_leftovers() == []
+
+
+def test_the_members_of_a_process_engine_know_each_other_and_are_killed_one_by_one(
+    launch, process_spec, gone, until, tmp_path
+):
+    spec = process_spec(
+        members=[
+            {"name": "front", "role": "router", "env": {"PEER": "{rank-1.url}"}},
+            {"name": "rank-1", "role": "worker", "cards": ["node1/gpu1"]},
+        ]
+    )
+    with launch(spec) as engine:
+        group = engine.handle
+        assert group.roles == {"tiny-rank-1": "worker", "tiny-front": "router"}
+        peer = who(engine)["environment"]["PEER"]
+        with urllib.request.urlopen(f"{peer}/who", timeout=10) as answer:
+            seen = json.load(answer)
+        assert (seen["pid"], seen["environment"]["CUDA_VISIBLE_DEVICES"]) == (
+            group.parts["tiny-rank-1"].pid,
+            "1",
+        )
+        group.kill()
+        until(lambda: not group.alive())
+        group.restart()
+        assert all(part.alive() for part in group.parts.values())
+    assert all(gone(part.pid) for part in group.parts.values())
+    assert sorted(path.name for path in tmp_path.glob("*.log")) == ["tiny-front.log", "tiny-rank-1.log"]
+
+
+def test_a_member_that_ends_while_we_wait_ends_the_wait_with_its_name(launch, process_spec, gone):
+    spec = process_spec(
+        "--fault",
+        "hang",
+        ready_timeout_s=600,
+        members=[{"name": "a"}, {"name": "b", "command": ["sh", "-c", "echo no card; exit 5"]}],
+    )
+    failed, took_s = failure(launch, spec)
+    assert took_s < 60
+    assert "the process tiny-b ended with exit code 5 after" in str(failed)
+    assert failed.log_tail == "no card"
+
+
+def test_limits_hold_for_the_engine(launch, process_spec):
+    with launch(process_spec(limits={"nofile": 512, "core": 0})) as engine:
+        limits = Path(f"/proc/{engine.handle.pid}/limits").read_text().splitlines()
+    assert [line.split()[3:5] for line in limits if "open files" in line] == [["512", "512"]]
+
+
+def test_a_secret_of_a_file_reaches_the_engine_and_not_our_tail_of_its_log(launch, process_spec, tmp_path):
+    (tmp_path / "key").write_text("file-secret-value\n")
+    command = ["sh", "-c", "echo key=$KEY_OF_FILE; exit 3"]
+    failed, _ = failure(
+        launch, process_spec(command=command, secret_files={"KEY_OF_FILE": str(tmp_path / "key")})
+    )
+    assert failed.log_tail == "key=[redacted]"
+
+
+def test_a_paused_engine_does_not_answer_and_goes_on_afterwards(launch, process_spec):
+    with launch(process_spec()) as engine:
+        engine.handle.pause()
+        assert probe_engine(engine.url, "tiny", {}, deadline_s=0.5).layer_failed == "service"
+        engine.handle.resume()
+        assert probe_engine(engine.url, "tiny", {}, deadline_s=20).ok
+
+
+def test_a_catalogue_engine_of_another_protocol_is_refused(launch, process_spec):
+    failed, _ = failure(launch, replace(process_spec(engine="llama-cpp"), protocol="triton"))
+    assert "llama.cpp server speaks openai, the target says triton" in str(failed)
+    assert 'protocol = "openai"' in failed.hint

@@ -7,7 +7,7 @@ from rackgate.telemetry.nvml_source import NvmlSource
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from nvml_stand_in import StandIn, compiled, node_of  # noqa: E402
+from nvml_stand_in import StandIn, compiled, node_of
 
 
 @pytest.fixture(scope="session")

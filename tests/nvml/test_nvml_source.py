@@ -185,7 +185,7 @@ def test_a_hanging_driver_holds_up_no_other_source_of_the_sampler(stand_in, tmp_
             self.polls += 1
             return []
 
-        def nothing(self, reason, detail):
+        def nothing(self, *_):
             return []
 
         def close(self):

@@ -51,7 +51,7 @@ def test_a_scenario_makes_its_checks_say_so(scenario, stage, profile, run_ladder
 
 
 def _entities(scenario, stage, profile, check):
-    """Entities that some proof of the scenario names for the check; a silent node takes all its cards along."""
+    """Entities that a proof names for the check; a silent node takes all its cards along."""
     named = {proof.entity for proof in GROUPS[scenario, stage, profile] if check in proof.checks}
     nodes = scenarios()[scenario].nodes
     return named | {f"{node}/gpu{index}" for node in nodes for index in range(2)}

@@ -42,6 +42,7 @@ def write_samples(
         {
             "request_id": [f"r{i}" for i in range(n)],
             "engine": pa.array(engine.tolist()).dictionary_encode(),
+            "served_by": pa.array(engine.tolist(), mask=~ok),
             "outcome": pa.array(outcome.tolist()),
             "warmup": np.arange(n) < len(engines),
             "scheduled_ns": scheduled,

@@ -117,7 +117,9 @@ class Controller:
 
     def _allowed(self, headers):
         given = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        return headers.get("X-Auth-Token") in self.sessions or headers.get("Authorization") == f"Basic {given}"
+        return (
+            headers.get("X-Auth-Token") in self.sessions or headers.get("Authorization") == f"Basic {given}"
+        )
 
 
 def certificate(folder, name="127.0.0.1"):

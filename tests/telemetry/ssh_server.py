@@ -5,7 +5,8 @@ import os
 import shutil
 import socket
 import subprocess
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from waiting import until
@@ -15,7 +16,10 @@ SERVER = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 def key(path):
     subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True, timeout=60, capture_output=True
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path],
+        check=True,
+        timeout=60,
+        capture_output=True,
     )
     return path
 
@@ -30,6 +34,10 @@ def listens(port):
     with socket.socket() as one:
         one.settimeout(1)
         return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def settled(process, port):
+    return process.poll() is not None or listens(port)
 
 
 class Servers:
@@ -79,10 +87,8 @@ class Servers:
     def close(self):
         for process in self.processes.values():
             for pid in self._tree(process.pid):
-                try:
+                with suppress(ProcessLookupError):
                     os.kill(pid, 9)
-                except ProcessLookupError:
-                    pass
             process.wait(20)
 
     def _tree(self, pid):
@@ -106,7 +112,7 @@ class Servers:
             )
             with (self.folder / f"{name}.log").open("w") as log:
                 process = subprocess.Popen([SERVER, "-D", "-e", "-f", config], stderr=log, stdout=log)
-            if until(lambda: process.poll() is not None or listens(port)) and process.poll() is None:
+            if until(partial(settled, process, port)) and process.poll() is None:
                 self.processes[name], self.ports[name] = process, port
                 return
         raise AssertionError((self.folder / f"{name}.log").read_text())

@@ -117,7 +117,9 @@ def test_the_page_of_a_running_engine_moves_with_its_requests():
         first = {one.field: one.value for one in source.poll()}
         begin = time.perf_counter_ns()
         body = {"model": engine.model, "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]}
-        httpx.post(f"{engine.url}/v1/chat/completions", json=body, timeout=30, trust_env=False).raise_for_status()
+        httpx.post(
+            f"{engine.url}/v1/chat/completions", json=body, timeout=30, trust_env=False
+        ).raise_for_status()
         after = {one.field: one.value for one in source.poll()}
         window = source.ttft_between(begin, time.perf_counter_ns())
         source.close()

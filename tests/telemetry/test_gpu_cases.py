@@ -244,3 +244,15 @@ def test_gpu_23_no_fan_is_no_end_of_the_scrape():
     assert found["temperature_c"].value == expected["temp"]
     assert round(found["power_w"].value, 1) == expected["power_w"]
     assert found["utilisation_pct"].value == expected["util"]
+
+
+def test_con_09_a_container_that_lost_its_cards_is_no_hardware_fault():
+    from rackgate.telemetry.smi import compare_views, listed_cards
+
+    raw, expected = json.loads(text("CON-09.json")), EXPECTED["CON-09"]
+    host, container = raw["host"]["out"], raw["container"]["out"]
+    assert len(listed_cards(host)) == expected["host_gpus"]
+    assert len(listed_cards(container)) == expected["container_gpus"]
+    assert compare_views(host, container) == expected["class"]
+    assert compare_views(container, container) == "host_lost_gpu"
+    assert compare_views(host, host) == ""

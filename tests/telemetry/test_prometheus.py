@@ -4,10 +4,12 @@ import json
 import shutil
 import subprocess
 import time
+from functools import partial
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from local_server import Answer, serving
 from waiting import until
 
 from rackgate.measurement import Reason
@@ -15,7 +17,6 @@ from rackgate.simulator import RackSettings, start_rack
 from rackgate.target import Card, Node
 from rackgate.telemetry.prometheus import PrometheusApi, PrometheusProblem, PrometheusSource
 from rackgate.telemetry.reading import REQUIRED
-from local_server import Answer, serving
 
 SERVER = shutil.which("prometheus")
 
@@ -53,12 +54,16 @@ def server(rack, tmp_path_factory):
         log = (folder / "log").open("w")
         process = subprocess.Popen(command, stdout=log, stderr=log)
         url = f"http://127.0.0.1:{port}"
-        if until(lambda: process.poll() is not None or ready(url)) and process.poll() is None:
+        if until(partial(settled, process, url)) and process.poll() is None:
             break
     yield url
     process.kill()
     process.wait(20)
     log.close()
+
+
+def settled(process, url):
+    return process.poll() is not None or ready(url)
 
 
 def free_port():
@@ -121,7 +126,9 @@ def test_history_and_range_queries_reach_into_the_past(server, rack):
 
 
 def test_a_node_that_nobody_scrapes_is_absent(server):
-    node = Node(name="elsewhere", cards=(Card(name="elsewhere/gpu0", node="elsewhere", index=0, uuid="GPU-x"),))
+    node = Node(
+        name="elsewhere", cards=(Card(name="elsewhere/gpu0", node="elsewhere", index=0, uuid="GPU-x"),)
+    )
     source = PrometheusSource(server, [node])
     readings = source.poll()
     source.close()
@@ -151,7 +158,12 @@ def test_a_server_that_is_none_is_a_reason(status, body, reason):
 
 def test_scrapes_that_stopped_are_stale():
     now = time.time()
-    old = [{"metric": {"__name__": "DCGM_FI_DEV_GPU_TEMP", "UUID": "GPU-A", "gpu": "0"}, "values": [[now - 100, "40"]]}]
+    old = [
+        {
+            "metric": {"__name__": "DCGM_FI_DEV_GPU_TEMP", "UUID": "GPU-A", "gpu": "0"},
+            "values": [[now - 100, "40"]],
+        }
+    ]
 
     def answer(request):
         if "time%28%29" in request.body:

@@ -31,8 +31,7 @@ def source_of(url, keys, **login):
 
 
 def values(source):
-    found = {one.field: one.value for one in source.poll()}
-    return found
+    return {one.field: one.value for one in source.poll()}
 
 
 @pytest.mark.parametrize("session", [True, False])

@@ -68,7 +68,9 @@ def test_a_source_that_hangs_gives_a_reason_and_ends_no_run(tmp_path):
     sampler = Sampler([stuck, steady], tmp_path / "parts", interval_s=0.02, timeout_s=0.1)
     begin = time.perf_counter_ns()
     sampler.start()
-    found = until(lambda: sampler.window(begin, time.perf_counter_ns()).series("n1/gpu0", "temperature_c").reasons)
+    found = until(
+        lambda: sampler.window(begin, time.perf_counter_ns()).series("n1/gpu0", "temperature_c").reasons
+    )
     assert found[0][0] == Reason.TIMEOUT
     assert "has not answered" in found[0][1]
     until(lambda: steady.polls > 10)
@@ -88,7 +90,13 @@ def test_a_source_that_breaks_is_a_reason_and_goes_on(tmp_path):
     sampler = Sampler([Scripted(broken)], tmp_path / "parts", interval_s=0.02)
     begin = time.perf_counter_ns()
     sampler.start()
-    series = until(lambda: (s := sampler.window(begin, time.perf_counter_ns()).series("n1/gpu0", "temperature_c")) and len(s.present) and s)
+    series = until(
+        lambda: (
+            (s := sampler.window(begin, time.perf_counter_ns()).series("n1/gpu0", "temperature_c"))
+            and len(s.present)
+            and s
+        )
+    )
     sampler.stop()
     assert series.reasons[0][0] == Reason.INSTRUMENT
     assert "boom" in series.reasons[0][1]
@@ -168,7 +176,9 @@ def test_a_node_stands_for_its_exporter(tmp_path):
     sampler = Sampler([node], tmp_path / "parts", interval_s=0.02)
     begin = time.perf_counter_ns()
     sampler.start()
-    reasons = until(lambda: sampler.window(begin, time.perf_counter_ns()).series("n1/gpu0", "power_w").reasons)
+    reasons = until(
+        lambda: sampler.window(begin, time.perf_counter_ns()).series("n1/gpu0", "power_w").reasons
+    )
     sampler.stop()
     assert reasons[0][0] == Reason.UNREACHABLE
 

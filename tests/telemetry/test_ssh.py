@@ -1,5 +1,8 @@
 """Against a real OpenSSH server on loopback, straight and through a jump host."""
 
+import shutil
+import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -119,7 +122,9 @@ def test_an_unknown_host_key_is_refused(servers, runner_of, tmp_path):
 
 def test_a_changed_host_key_is_refused(servers, runner_of):
     kept = servers.known_hosts.read_text()
-    servers.known_hosts.write_text(kept.replace(servers.host_line("node").split()[2], servers.host_line("jump").split()[2]))
+    servers.known_hosts.write_text(
+        kept.replace(servers.host_line("node").split()[2], servers.host_line("jump").split()[2])
+    )
     try:
         ran = runner_of("node").run(HOSTNAME, 20.0)
     finally:
@@ -143,15 +148,19 @@ def test_nothing_that_listens_is_unreachable(runner_of):
     assert (ran.reason, "no SSH server listens" in ran.detail) == (Reason.UNREACHABLE, True)
 
 
-def test_sockets_of_the_users_own_are_kept(servers, runner_of, tmp_path):
-    servers.write_config(f"  ControlMaster auto\n  ControlPath {tmp_path}/%C\n  ControlPersist 5")
+def test_sockets_of_the_users_own_are_kept(servers, runner_of):
+    folder = tempfile.mkdtemp(prefix="rg-")  # the path of a socket must be short
+    servers.write_config(f"  ControlMaster auto\n  ControlPath {folder}/%C\n  ControlPersist 5")
     try:
         runner = runner_of("node")
         assert runner.run(HOSTNAME, 20.0).ok
         assert runner._sockets is None
-        runner.close()
+        assert list(Path(folder).iterdir())
+        runner._script("true", 20.0, "true")
     finally:
+        subprocess.run(["ssh", "-F", servers.config, "-O", "exit", "node"], check=False, timeout=20)
         servers.write_config()
+        shutil.rmtree(folder)
 
 
 def test_of_many_nodes_the_silent_ones_are_named(runner_of):

@@ -241,9 +241,15 @@ class OpenAi:
 
     def body(self, request: ChatRequest) -> bytes:
         """Return the JSON body: temperature 0, usage asked for."""
+        messages = [
+            {"role": role, "content": text}
+            for exchange in request.history
+            for role, text in zip(("user", "assistant"), exchange, strict=True)
+        ]
+        messages.append({"role": "user", "content": request.prompt})
         body: dict[str, Any] = {
             "model": request.model,
-            "messages": [{"role": "user", "content": request.prompt}],
+            "messages": messages,
             "max_tokens": request.max_tokens,
             "temperature": 0,
             "stream": request.stream,

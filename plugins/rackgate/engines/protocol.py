@@ -127,12 +127,16 @@ class AnswerReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """What is asked: `prompt` is one user message, `max_tokens` the output that is due."""
+    """What is asked: `prompt` is one user message, `max_tokens` the output that is due.
+
+    `history` holds what was said before, as pairs of a user's and the assistant's words.
+    """
 
     model: str
     prompt: str
     max_tokens: int
     stream: bool = True
+    history: tuple[tuple[str, str], ...] = ()
 
 
 class ChatProtocol(Protocol):

@@ -42,7 +42,7 @@ class Triton:
     def body(self, request: ChatRequest) -> bytes:
         """Return the JSON body: temperature 0."""
         body: dict[str, Any] = {
-            "text_input": request.prompt,
+            "text_input": "\n".join([*(text for turn in request.history for text in turn), request.prompt]),
             "max_tokens": request.max_tokens,
             "stream": request.stream,
             "temperature": 0,

@@ -10,10 +10,16 @@ from rackgate.engines.protocol import protocol_named
 from rackgate.loadgen.attempt import Attempt
 from rackgate.loadgen.prompts import Prompts
 from rackgate.loadgen.transport import Server
+from rackgate.loadgen.varied import VariedPrompts
 from rackgate.sample import Outcome, Sample
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rackgate.engines.protocol import ChatProtocol
     from rackgate.loadgen.plan import Endpoint, Plan
+    from rackgate.loadgen.prompts import PromptSource
+    from rackgate.loadgen.trace import TraceRequest
     from rackgate.loadgen.transport import Transport
 
 __all__ = ["Lane"]
@@ -22,28 +28,28 @@ __all__ = ["Lane"]
 class Lane:
     """One endpoint's requests: made from the plan, numbered, and carried by one transport."""
 
-    def __init__(self, plan: Plan, number: int, transport: Transport) -> None:
+    def __init__(
+        self, plan: Plan, number: int, transport: Transport, *, trace: Sequence[TraceRequest] = ()
+    ) -> None:
         self.endpoint: Endpoint = plan.endpoints[number]
         self.transport = transport
         self.number = number
         self.protocol = protocol_named(self.endpoint.protocol)
         self.in_flight = 0
         self.taken = 0
+        self.ramped = 0
         self._plan = plan
-        self._prompts = Prompts(
-            self.protocol,
-            model=self.endpoint.model,
-            prompt_tokens=plan.load.prompt_tokens,
-            output_tokens=plan.load.output_tokens,
-            identity=f"{plan.identity}|{self.endpoint.entity}",
-        )
+        self._prompts = _prompts(plan, self.endpoint, self.protocol, trace)
         self._head = _head(self.endpoint, self.protocol.path(self.endpoint.model))
+
+    def request_id(self, kind: str, index: int) -> str:
+        """Return the id of a request."""
+        return f"rg-{self._plan.digest}-{self.number}-{kind}{index}"
 
     def request(self, kind: str, index: int) -> tuple[str, bytes]:
         """Return id and bytes of a request; the same plan gives the same bytes."""
-        name = f"{kind}{index}"
-        request_id = f"rg-{self._plan.digest}-{self.number}-{name}"
-        body = self._prompts.body(name)
+        request_id = self.request_id(kind, index)
+        body = self._prompts.body(kind, index)
         trace = hashlib.sha256(request_id.encode()).hexdigest()
         return (
             request_id,
@@ -81,6 +87,21 @@ class Lane:
             look=self._plan.look,
             detail=f"{self.in_flight} in flight",
         )
+
+
+def _prompts(
+    plan: Plan, endpoint: Endpoint, protocol: ChatProtocol, trace: Sequence[TraceRequest]
+) -> PromptSource:
+    load, identity = plan.load, f"{plan.identity}|{endpoint.entity}"
+    if not load.plain:
+        return VariedPrompts(protocol, load, model=endpoint.model, identity=identity, trace=trace)
+    return Prompts(
+        protocol,
+        model=endpoint.model,
+        prompt_tokens=load.prompt_tokens,
+        output_tokens=load.output_tokens,
+        identity=identity,
+    )
 
 
 def _head(endpoint: Endpoint, path: str) -> bytes:

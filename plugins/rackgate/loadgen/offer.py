@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 from collections import deque
+from contextlib import suppress
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,12 @@ from rackgate.loadgen.heartbeat import Heartbeat
 from rackgate.loadgen.http1 import HttpClient
 from rackgate.loadgen.lane import Lane
 from rackgate.loadgen.spool import spool_line
+from rackgate.loadgen.now import Now
+from rackgate.loadgen.trace import trace_of
 from rackgate.loadgen.transport import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from rackgate.loadgen.attempt import Attempt
     from rackgate.loadgen.plan import Plan
@@ -48,8 +51,15 @@ class Offer:
         self._plan = plan
         self._write = write
         self._load = plan.load
+        trace = trace_of(plan.load)
+        self._trace_s = trace.moments_s if trace is not None else ()
         self._lanes = [
-            Lane(plan, number, transport(Server.of(endpoint.url)))
+            Lane(
+                plan,
+                number,
+                transport(Server.of(endpoint.url)),
+                trace=trace.requests if trace is not None else (),
+            )
             for number, endpoint in enumerate(plan.endpoints)
         ]
         self._loop = asyncio.get_running_loop()
@@ -80,7 +90,8 @@ class Offer:
         gc.disable()
         self._housekeeping()
         cpu_s = time.process_time()
-        self.start_ns = self.last_start_ns = self.end_ns = perf_counter_ns()
+        begin_ns = perf_counter_ns()
+        self.start_ns = self.last_start_ns = self.end_ns = begin_ns + round(self._load.ramp_s * 1e9)
         self._heartbeat.start()
         spoil(self._plan.handicap, self)
         try:
@@ -102,6 +113,18 @@ class Offer:
         if self._plan.requests is not None:
             return self.scheduled / max(1, self._plan.requests * len(self._lanes))
         return (perf_counter_ns() - self.start_ns) / 1e9 / (self._load.duration_s or 1.0)
+
+    def now(self) -> Now:
+        """Return where the load stands."""
+        return Now(
+            t_ns=perf_counter_ns(),
+            start_ns=self.start_ns,
+            scheduled=self.scheduled,
+            started=self.started,
+            dropped=self.dropped,
+            in_flight=len(self._running),
+            share_done=self.share_done if self.start_ns else 0.0,
+        )
 
     def _result(self, cpu_s: float) -> dict[str, Any]:
         return {
@@ -142,18 +165,30 @@ class Offer:
         )
 
     async def _closed(self) -> None:
+        step_ns = self._load.ramp_s * 1e9 / self._load.concurrency
+        begin_ns = self.start_ns - round(self._load.ramp_s * 1e9)
         slots = [
-            asyncio.ensure_future(self._slot(lane))
-            for _ in range(self._load.concurrency)
+            asyncio.ensure_future(self._slot(lane, begin_ns + round(number * step_ns)))
+            for number in range(self._load.concurrency)
             for lane in self._lanes
         ]
         if self._load.duration_s is None:
             await asyncio.gather(*slots)
             return
-        await self._drain(slots, self._load.duration_s)
+        await self._drain(slots, self._load.ramp_s + self._load.duration_s)
 
-    async def _slot(self, lane: Lane) -> None:
-        """Hold one request in flight; the next one is made while the present one is under way."""
+    async def _ramp(self, lane: Lane, begin_ns: int) -> None:
+        """Hold one request in flight from `begin_ns` to the end of the ramp; they count as warm-up."""
+        await asyncio.sleep(max(0, begin_ns - perf_counter_ns()) / 1e9)
+        while perf_counter_ns() < self.start_ns and not self._stop.is_set():
+            request_id, request = lane.request("w", self._load.warmup_requests + lane.ramped)
+            lane.ramped += 1
+            await self._carry(lane, lane.attempt(request_id, perf_counter_ns()), request, warmup=True)
+
+    async def _slot(self, lane: Lane, begin_ns: int) -> None:
+        """Hold one request in flight; the next ones are made while the present one is under way."""
+        if self._load.ramp_s:
+            await self._ramp(lane, begin_ns)
         prepared: deque[tuple[str, bytes]] = deque()
         self._prepare(lane, prepared)
         free_ns = perf_counter_ns()
@@ -166,11 +201,24 @@ class Offer:
             if attempt.turned_away:
                 await asyncio.sleep(PAUSE_AFTER_REFUSAL_S)
                 free_ns = perf_counter_ns()
-            if not prepared:  # it ended before there was time to make the next one
-                self._prepare(lane, prepared)
+            elif prepared and self._load.think_s:
+                free_ns = await self._think(free_ns)
+            self._prepare(lane, prepared)  # if it ended before there was time to make the next one
+
+    async def _think(self, done_ns: int) -> int:
+        """Wait until the next turn of a conversation is due, or the load ends, and return that moment."""
+        due_ns = done_ns + round(self._load.think_s * 1e9)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), max(0, due_ns - perf_counter_ns()) / 1e9)
+        return due_ns
 
     def _prepare(self, lane: Lane, prepared: deque[tuple[str, bytes]]) -> None:
-        if self._plan.requests is None or lane.taken < self._plan.requests:
+        """Make the requests of the next conversation, which is one request if there are no turns."""
+        planned = self._plan.requests
+        turns = 0 if prepared else self._load.turns
+        if planned is not None:
+            turns = min(turns, planned - lane.taken)
+        for _ in range(turns):
             prepared.append(lane.request("r", lane.taken))
             lane.taken += 1
 
@@ -181,17 +229,18 @@ class Offer:
         return duration_s is not None and now_ns - self.start_ns >= duration_s * 1e9
 
     async def _open(self) -> None:
-        planned = self._plan.requests or 0
+        turns = self._load.turns
         arrivals = sorted(
             (offset, lane.number, index)
             for lane in self._lanes
             for index, offset in enumerate(
                 schedule_ns(
                     self._load,
-                    requests=planned,
+                    requests=(self._plan.requests or 0) // turns,
                     endpoint=lane.number,
                     endpoints=len(self._lanes),
                     seed=self._plan.identity,
+                    trace_s=self._trace_s,
                 )
             )
         )
@@ -202,7 +251,7 @@ class Offer:
         try:
             for offset, number, index in arrivals:
                 lane = self._lanes[number]
-                request_id, request = lane.request("r", index)
+                request_id, request = lane.request("r", index * turns)
                 scheduled_ns = self.start_ns + offset
                 if scheduled_ns > perf_counter_ns():
                     waiting = asyncio.ensure_future(alarm.until(scheduled_ns))
@@ -212,25 +261,36 @@ class Offer:
                     await asyncio.sleep(0)  # late, but what was started must come to its turn
                 if self._stop.is_set():
                     break
-                self._arrive(lane, request_id, request, scheduled_ns, tasks)
+                self._arrive(lane, index * turns, (request_id, request), scheduled_ns, tasks)
         finally:
             stopped.cancel()
             alarm.close()
         await self._drain(tasks, 0.0)
 
     def _arrive(
-        self, lane: Lane, request_id: str, request: bytes, scheduled_ns: int, tasks: set[asyncio.Future[int]]
+        self,
+        lane: Lane,
+        index: int,
+        made: tuple[str, bytes],
+        scheduled_ns: int,
+        tasks: set[asyncio.Future[int]],
     ) -> None:
+        request_id, request = made
         if lane.in_flight >= self._load.concurrency:
-            self.scheduled += 1
-            self.dropped += 1
             self.last_start_ns = scheduled_ns
-            self._write(spool_line(lane.dropped(request_id, scheduled_ns)))
+            for turn in range(self._load.turns):
+                name = lane.request_id("r", index + turn)
+                self.scheduled += 1
+                self.dropped += 1
+                self._write(spool_line(lane.dropped(name, scheduled_ns)))
             return
         self._count_start(scheduled_ns)
         attempt = lane.attempt(request_id, scheduled_ns)
         lane.in_flight += 1  # counted now, so that arrivals of one instant see each other
-        task = asyncio.ensure_future(self._carry(lane, attempt, request, warmup=False, counted=True))
+        carried = self._carry(lane, attempt, request, warmup=False, counted=True)
+        task = asyncio.ensure_future(
+            carried if self._load.turns == 1 else self._go_on(lane, carried, index + 1)
+        )
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
@@ -244,6 +304,18 @@ class Offer:
             if still:
                 self.stop()
             await asyncio.gather(*pending)
+
+    async def _go_on(self, lane: Lane, first: Coroutine[None, None, int], index: int) -> int:
+        """Carry the first request of a conversation and then the other ones, each when it is due."""
+        done_ns = await first
+        for later in range(index, index + self._load.turns - 1):
+            request_id, request = lane.request("r", later)
+            due_ns = await self._think(done_ns)
+            if self._stop.is_set():
+                break
+            self._count_start(due_ns)
+            done_ns = await self._carry(lane, lane.attempt(request_id, due_ns), request, warmup=False)
+        return done_ns
 
     def _count_start(self, scheduled_ns: int) -> None:
         self.scheduled += 1

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rackgate.load import Arrival, Limits, Load
+from rackgate.load import Arrival, Limits, Load, Phase, Shape, Spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One load offered to some endpoints; `requests` counts per endpoint, None means by duration only."""
+    """One load offered to some endpoints; `requests` counts per endpoint, None means by duration only.
+
+    `span_s` is the time between the first and the last start of an open load.
+    """
 
     load: Load
     endpoints: tuple[Endpoint, ...]
@@ -45,6 +48,7 @@ class Plan:
     requests: int | None = None
     warmup: bool = True
     handicap: str = ""
+    span_s: float = 0.0
 
     @property
     def identity(self) -> str:
@@ -61,14 +65,17 @@ class Plan:
     def longest_s(self) -> float:
         """A bound on the plan's duration when every request runs into its limits, in seconds."""
         limits = self.load.limits
-        each_s = limits.connect_s + limits.total_s + 1.0
+        each_s = limits.connect_s + limits.total_s + self.load.think_s + 1.0
         concurrency = max(1, self.load.concurrency)
         rounds = 1 + (self.load.warmup_requests if self.warmup else 0) / concurrency
         if not self.load.open and self.load.duration_s is None:
             rounds += (self.requests or 0) / concurrency
-        planned_s = self.load.duration_s or 0.0
-        if self.load.open and self.load.rate_per_s:
-            planned_s = (self.requests or 0) / self.load.rate_per_s
+        planned_s = self.load.ramp_s + (self.load.duration_s or 0.0)
+        if self.load.open:
+            planned_s = max(self.span_s, planned_s)
+            rounds += self.load.turns - 1
+            if self.load.rate_per_s:
+                planned_s = max(self.span_s, (self.requests or 0) / self.load.rate_per_s)
         return planned_s + (rounds + 1) * each_s + 60.0
 
     def to_json(self) -> str:
@@ -82,6 +89,11 @@ class Plan:
         load = raw.pop("load")
         limits = Limits(**load.pop("limits"))
         load["arrival"] = Arrival(load["arrival"])
-        load["looks"] = tuple(load["looks"])
+        for name in ("looks", "arrivals_s"):
+            load[name] = tuple(load[name])
+        load["phases"] = tuple(Phase(**phase) for phase in load["phases"])
+        for name in ("prompt_spread", "output_spread"):
+            if load[name] is not None:
+                load[name] = Spread(**load[name] | {"shape": Shape(load[name]["shape"])})
         endpoints = tuple(Endpoint(**endpoint) for endpoint in raw.pop("endpoints"))
         return cls(load=Load(**load, limits=limits), endpoints=endpoints, **raw)

@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any, Self
 from rackgate.loadgen.child import start_child
 from rackgate.loadgen.handicap import HANDICAPS
 from rackgate.loadgen.plan import Endpoint, Plan
+from rackgate.loadgen.now import Now, now_path, read_now
 from rackgate.loadgen.spool import read_spool
+from rackgate.loadgen.trace import trace_of
+from rackgate.load import Arrival
 from rackgate.measurement import Reason
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from rackgate.load import Load
     from rackgate.loadgen.table import SampleTable
+    from rackgate.loadgen.trace import Trace
 
 __all__ = ["Counters", "OfferedLoad", "RunningLoad", "start_load"]
 
@@ -94,11 +98,22 @@ def start_load(
     A closed load holds `load.concurrency` requests in flight per endpoint until `requests` (default: the
     last look) have run on each, or `load.duration_s` is over; an open one offers its rate to each.
     `handicap` spoils the instrument for tests: `slow` or `die`.
-    Raises `ValueError` for a load that says neither when to stop nor where to go.
+    Raises `ValueError` for a load that cannot be offered, or says neither when to stop nor where to go.
     """
     if handicap not in HANDICAPS:
         raise ValueError(f"unknown handicap {handicap!r}")
+    problems = load.problems
+    if problems:
+        raise ValueError("\n".join(f"load {load.name!r}: {problem}" for problem in problems))
     planned = requests if requests is not None else (load.planned_requests or None)
+    span_s = (
+        load.duration_s or sum(phase.duration_s for phase in load.phases) or max(load.arrivals_s, default=0)
+    )
+    trace = trace_of(load)
+    if trace is not None:
+        planned = _within(trace, load, planned)
+        if load.arrival is Arrival.TRACE:
+            span_s = (trace.moments_s[planned - 1] - trace.moments_s[0]) / load.trace_speed
     if planned is None and (load.open or load.duration_s is None):
         raise ValueError(f"load {load.name!r} says neither how many requests nor for how long")
     if not endpoints:
@@ -114,8 +129,18 @@ def start_load(
         requests=planned,
         warmup=warmup,
         handicap=handicap,
+        span_s=span_s,
     )
     return RunningLoad(plan, samples_path)
+
+
+def _within(trace: Trace, load: Load, planned: int | None) -> int:
+    """Return how many requests of a trace are offered; raises `ValueError` if it has too few."""
+    held = len(trace.requests)
+    if planned is not None and planned > held:
+        text = f"{planned} requests are planned, {load.trace} holds {held}; to repeat one hits every cache"
+        raise ValueError(f"load {load.name!r}: {text}")
+    return planned or held
 
 
 class RunningLoad:
@@ -154,6 +179,11 @@ class RunningLoad:
         self._counted_bytes += len(new)
         self._counted += new.count(b"\n")
         return self._counted
+
+    @property
+    def now(self) -> Now | None:
+        """Where the load stands; None before the worker has said so."""
+        return read_now(now_path(self._spool))
 
     def __enter__(self) -> Self:
         return self
@@ -220,6 +250,7 @@ class RunningLoad:
             self._worker.wait()
 
     def _tidy(self) -> None:
+        now_path(self._spool).unlink(missing_ok=True)
         if self._worker.stdout is not None:
             self._worker.stdout.close()
         self._errors.close()

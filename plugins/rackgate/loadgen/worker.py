@@ -11,8 +11,10 @@ import os
 import signal
 import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rackgate.loadgen.now import NOW_EVERY_S, now_path, write_now
 from rackgate.loadgen.offer import Offer
 from rackgate.loadgen.plan import Plan
 from rackgate.loadgen.priority import go_first
@@ -49,15 +51,22 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _offer(plan: Plan, write: Callable[[bytes], object], *, ended: bool) -> dict[str, Any]:
     offer = Offer(plan, write)
     loop = asyncio.get_running_loop()
+    told = os.open(now_path(Path(plan.spool)), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+
+    def tell() -> None:
+        write_now(told, offer.now())
+        loop.call_later(NOW_EVERY_S, tell)
+
+    tell()
     loop.set_exception_handler(_die)
     loop.add_signal_handler(signal.SIGTERM, offer.stop)
 
-    def told() -> None:
+    def heard() -> None:
         if not os.read(0, 4096):
             loop.remove_reader(0)
         offer.stop()
 
-    loop.add_reader(0, told)
+    loop.add_reader(0, heard)
     if ended:
         offer.stop()
     return await offer.run()

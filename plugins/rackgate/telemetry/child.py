@@ -38,6 +38,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._stuck: subprocess.Popen[bytes] | None = None
         self._rest = b""
+        self._closed = False
 
     @property
     def pid(self) -> int | None:
@@ -50,6 +51,8 @@ class Child:
         The first question may take longer, as Python starts. While a killed process is stuck in the
         kernel no other is started: a sick driver is not asked again.
         """
+        if self._closed:
+            raise ChildDied("it was closed")
         if self._stuck is not None and not _ended(self._stuck, 0.2):
             raise ChildHangs(f"process {self._stuck.pid} is stuck in the driver and cannot be killed")
         self._stuck = None
@@ -69,14 +72,15 @@ class Child:
 
     def close(self) -> None:
         """End the process and wait for it a moment; one that is stuck is left alone."""
+        self._closed = True
         process, self._process = self._process, None
         stuck, self._stuck = self._stuck, None
         if process is not None:
-            _pipe(process.stdin).close()
+            _close(process.stdin)
             if not _ended(process):
                 kill_group(process)
                 _ended(process)
-            _pipe(process.stdout).close()
+            _close(process.stdout)
         if stuck is not None:
             _ended(stuck)
 
@@ -96,8 +100,8 @@ class Child:
         process, self._process = self._process, None
         if process is not None:
             kill_group(process)
-            for pipe in (process.stdin, process.stdout):
-                _pipe(pipe).close()
+            _close(process.stdin)
+            _close(process.stdout)
             self._stuck = process
 
     def _line(self, process: subprocess.Popen[bytes], deadline_s: float) -> bytes:
@@ -128,6 +132,12 @@ def _ended(process: subprocess.Popen[bytes], wait_s: float = _DEATH_S) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return True
+
+
+def _close(pipe: IO[bytes] | None) -> None:
+    if pipe is not None:
+        with contextlib.suppress(OSError, ValueError):  # what is in the buffer is for nobody now
+            pipe.close()
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

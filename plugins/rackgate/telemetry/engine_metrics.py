@@ -138,7 +138,9 @@ class EngineMetricsSource:
         except httpx.HTTPStatusError as error:
             code = error.response.status_code
             denied = code in (401, 403)
-            reason = Reason.NO_PERMISSION if denied else Reason.UNSUPPORTED if code == 404 else Reason.UNREACHABLE
+            reason = (
+                Reason.NO_PERMISSION if denied else Reason.UNSUPPORTED if code == 404 else Reason.UNREACHABLE
+            )
             return self.nothing(reason, f"{self._url} answered {code}")
         except httpx.HTTPError as error:
             return self.nothing(Reason.UNREACHABLE, f"{self._url}: {error or type(error).__name__}")
@@ -147,9 +149,7 @@ class EngineMetricsSource:
         if not page.values:
             return self.nothing(Reason.UNSUPPORTED, f"{self._url} has no metric of an engine that we know")
         self._remember(t_ns, page.ttft)
-        return [
-            Reading(t_ns, self._node, self._entity, field, value) for field, value in page.values.items()
-        ]
+        return [Reading(t_ns, self._node, self._entity, field, value) for field, value in page.values.items()]
 
     def ttft_between(self, start_ns: int, end_ns: int) -> TtftHistogram | None:
         """Return the server's first tokens of a window, as near as the polls are; None if unknown."""
@@ -163,9 +163,7 @@ class EngineMetricsSource:
     def nothing(self, reason: Reason, detail: str) -> list[Reading]:
         """Return the fields that every engine has, without a value."""
         t_ns = time.perf_counter_ns()
-        return [
-            Reading(t_ns, self._node, self._entity, field, None, reason, detail) for field in _FIELDS
-        ]
+        return [Reading(t_ns, self._node, self._entity, field, None, reason, detail) for field in _FIELDS]
 
     def close(self) -> None:
         """Close the connection."""

@@ -37,9 +37,10 @@ _FILES = (
     "/sys/class/infiniband/*/ports/*/rate",
     "/sys/class/infiniband/*/fw_ver",
 )
+_SHM = "/dev/shm"  # noqa: S108 - it is looked at, nothing is put there
 _COMMANDS = {
     "chronyc": Command(argv=("chronyc", "-c", "tracking"), grant="the package chrony, running"),
-    "df_shm": Command(argv=("df", "-B1", "--output=size", "/dev/shm")),
+    "df_shm": Command(argv=("df", "-B1", "--output=size", _SHM)),
     "services": Command(
         argv=("systemctl", "is-active", "nvidia-fabricmanager", "nvidia-persistenced", "nvidia-imex")
     ),
@@ -82,8 +83,6 @@ def read_host(runner: Runner, deadline_s: float = 5.0) -> dict[str, Fact]:
         return {name: Fact(None, lost.reason, lost.detail) for name in FACTS}
     ran = {name: runner.run(command, deadline_s) for name, command in _COMMANDS.items()}
     return {name: read(files, ran) for name, read in FACTS.items()}
-
-
 
 
 def _file(path: str, find: Callable[[str], str | None]) -> Callable[..., Fact]:

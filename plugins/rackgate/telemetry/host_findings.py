@@ -61,7 +61,9 @@ def _module_and_driver(facts: Mapping[str, Fact]) -> list[HostFinding]:
     found = []
     if facts["nouveau_loaded"].value == "yes":
         text = "nouveau is loaded: it may own the cards"
-        found.append(_finding("module", Verdict.FAIL, text, "Blacklist nouveau, rebuild the initramfs, reboot."))
+        found.append(
+            _finding("module", Verdict.FAIL, text, "Blacklist nouveau, rebuild the initramfs, reboot.")
+        )
     if facts["nvidia_loaded"].value == "no":
         step = "`modprobe nvidia`; if it is refused: DKMS state, kernel headers, Secure Boot."
         found.append(_finding("module", Verdict.FAIL, "the kernel module nvidia is not loaded", step))
@@ -76,7 +78,9 @@ def _module_and_driver(facts: Mapping[str, Fact]) -> list[HostFinding]:
         found.append(_finding("driver", Verdict.WARN, text, "Reboot before the acceptance, not after it."))
     if facts["nvidia_loaded"].value is None:
         fact = facts["nvidia_loaded"]
-        found.append(_finding("module", Verdict.UNKNOWN, f"modules: {fact.detail}", "Let /proc/modules be read."))
+        found.append(
+            _finding("module", Verdict.UNKNOWN, f"modules: {fact.detail}", "Let /proc/modules be read.")
+        )
     return found
 
 
@@ -84,11 +88,13 @@ def _limits(facts: Mapping[str, Fact]) -> list[HostFinding]:
     shm, memlock = facts["shm_bytes"].value, facts["memlock_bytes"].value
     found = []
     if shm is not None and int(shm) < _LEAST_SHM_BYTES:
-        text = f"/dev/shm has {int(shm) >> 20} MiB: NCCL of several cards needs 1 GiB and more"
+        text = f"shared memory has {int(shm) >> 20} MiB: NCCL of several cards needs 1 GiB and more"
         found.append(_finding("container", Verdict.WARN, text, "Raise shm_size, or share the host's IPC."))
     if memlock is not None and memlock.isdigit() and int(memlock) < 1 << 30:
         text = f"at most {int(memlock) >> 10} KiB may be locked: RDMA registration will fail"
-        found.append(_finding("network", Verdict.WARN, text, "Set memlock to unlimited for the engine's user."))
+        found.append(
+            _finding("network", Verdict.WARN, text, "Set memlock to unlimited for the engine's user.")
+        )
     return found
 
 
@@ -102,7 +108,11 @@ def _clock(facts: Mapping[str, Fact]) -> list[HostFinding]:
         return []
     verdict = Verdict.FAIL if offset_s > _FAIL_OFFSET_S else Verdict.WARN
     text = f"the clock is {offset_s * 1e3:.1f} ms off"
-    return [_finding("time", verdict, text, "See `chronyc sources`: are the servers reachable and alike?")]
+    return [
+        _finding(
+            "time", verdict, text, "See with `chronyc sources` whether the servers are reachable and agree."
+        )
+    ]
 
 
 def _finding(step: str, verdict: Verdict, text: str, next_step: str) -> HostFinding:

@@ -1,4 +1,4 @@
-"""Lines of the kernel's log -> events: XID, SXid, lost cards, drivers that do not fit, bus and memory errors."""
+"""Lines of the kernel's log -> events: XID, SXid, lost cards, wrong drivers, bus and memory errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from rackgate.telemetry.log_folding import unfolded
 from rackgate.telemetry.log_line import LogLine, boot_to_monotonic_ns, parse_lines
 from rackgate.telemetry.pci import canonical_pci
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-__all__ = ["KernelEvent", "Placed", "parse_log", "place", "unfinished"]
+__all__ = ["KernelEvent", "Placed", "parse_log", "place"]
 
 _PCI = r"(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)"
 _XID = re.compile(
@@ -35,33 +36,34 @@ _MISMATCH = re.compile(
 _PROBE = re.compile(r"NVRM: The NVIDIA probe routine (failed|was not called) for (\d+) device")
 _CONFLICT = re.compile(r"such as:?\s*(.*?)\s*was loaded")
 
-# Messages that the driver breaks into several lines: how they begin, and what ends them.
-_FOLDED = (
-    ("NVRM: API mismatch", "same version"),
-    ("NVRM: The NVIDIA GPU ", "responding to commands"),
-    ("NVRM: This can occur when a driver", "NVIDIA device(s)"),
-)
-_LONGEST = 8
-
 _PLAIN = (
     ("aer", re.compile(r"AER: .*(?:error|Error)|PCIe Bus Error: severity=", re.IGNORECASE)),
-    ("edac", re.compile(r"\bEDAC \S+: .*(?:CE|UE)\b|Hardware Error.*(?:Uncorrected|uncorrected)|mce: \[Hardware")),
+    (
+        "edac",
+        re.compile(r"\bEDAC \S+: .*(?:CE|UE)\b|Hardware Error.*(?:Uncorrected|uncorrected)|mce: \[Hardware"),
+    ),
     ("oom", re.compile(r"Out of memory: Kill|oom-kill:|invoked oom-killer|Memory cgroup out of memory")),
     ("mlx5", re.compile(r"mlx5_core .*(?:error|fail|Link down|health|timeout|fatal)", re.IGNORECASE)),
     ("nouveau", re.compile(r"\bnouveau\b.*(?:bound|NVIDIA|DRM|initialized)", re.IGNORECASE)),
     ("no_adapter", re.compile(r"NVRM: No NVIDIA (?:graphics adapter|GPU)")),
-    ("nvrm", re.compile(r"NVRM: (?!Xid|loading|GPU at|The NVIDIA|This can|API mismatch).*(?:fail|error|assert)", re.IGNORECASE)),
+    (
+        "nvrm",
+        re.compile(
+            r"NVRM: (?!Xid|loading|GPU at|The NVIDIA|This can|API mismatch).*(?:fail|error|assert)",
+            re.IGNORECASE,
+        ),
+    ),
 )
 _ADDRESS = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelEvent:
-    """One event. `kind` is `xid`, `sxid`, `fallen_off_bus`, `api_mismatch`, `driver_not_bound`,
-    `probe_failed`, `no_adapter`, `aer`, `edac`, `oom`, `mlx5`, `nouveau` or `nvrm`.
+    """One event, of one line or of several.
 
-    `code` is the XID or SXid; `equivalent_xid` what an event without one amounts to. `details` holds
-    what else the line says. `trusted` is False for what a program wrote under the kernel's name.
+    `kind` is `xid`, `sxid`, `fallen_off_bus`, `api_mismatch`, `driver_not_bound`, `probe_failed`,
+    `no_adapter`, `aer`, `edac`, `oom`, `mlx5`, `nouveau` or `nvrm`. `code` is the XID or SXid;
+    `equivalent_xid` what an event without one amounts to. `details` holds what else the line says.
     """
 
     kind: str
@@ -82,7 +84,7 @@ class KernelEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """Events by time: inside a window, before it, and those that cannot be placed (no time, not the kernel's)."""
+    """Events by where they lie to a window; `untrusted` are not the kernel's own, `unplaced` have no time."""
 
     inside: tuple[KernelEvent, ...]
     earlier: tuple[KernelEvent, ...]
@@ -96,7 +98,7 @@ def parse_log(
 ) -> tuple[KernelEvent, ...]:
     """Return every event of a log, in its order; each once, however many lines it takes."""
     events: list[KernelEvent] = []
-    for line in _unfolded(list(parse_lines(raw, now=now, utc_offset_s=utc_offset_s))):
+    for line in unfolded(list(parse_lines(raw, now=now, utc_offset_s=utc_offset_s))):
         event = _event(line)
         if event is None:
             continue
@@ -108,9 +110,7 @@ def parse_log(
     return tuple(events)
 
 
-def place(
-    events: Iterable[KernelEvent], start_ns: int, end_ns: int, wall_to_monotonic_ns: int
-) -> Placed:
+def place(events: Iterable[KernelEvent], start_ns: int, end_ns: int, wall_to_monotonic_ns: int) -> Placed:
     """Sort events by where they lie: only those inside the window count against it."""
     sorted_out: dict[str, list[KernelEvent]] = {
         name: [] for name in ("inside", "earlier", "later", "unplaced", "untrusted")
@@ -127,37 +127,6 @@ def place(
             where = "inside" if moment <= end_ns else "later"
         sorted_out[where].append(event)
     return Placed(**{name: tuple(found) for name, found in sorted_out.items()})
-
-
-def unfinished(lines: Iterable[str]) -> bool:
-    """Return whether a log ends inside a message that the driver breaks into several lines."""
-    last = list(parse_lines(list(lines)[-_LONGEST:]))
-    for number, line in enumerate(last):
-        end = next((end for begin, end in _FOLDED if line.text.startswith(begin)), None)
-        if end is not None and end not in " ".join(later.text for later in last[number:]):
-            return True
-    return False
-
-
-def _unfolded(lines: list[LogLine]) -> list[LogLine]:
-    """Join what the driver broke: the following NVRM lines, across lines of others, up to the end word."""
-    joined: list[LogLine] = []
-    used: set[int] = set()
-    for number, line in enumerate(lines):
-        if number in used:
-            continue
-        end = next((end for begin, end in _FOLDED if line.text.startswith(begin)), None)
-        text = line.text
-        for later in range(number + 1, min(number + 1 + _LONGEST, len(lines))):
-            if end is None or end in text:
-                break
-            follows = lines[later].text
-            if not follows.startswith("NVRM: ") or any(follows.startswith(begin) for begin, _ in _FOLDED):
-                continue
-            text += " " + follows.removeprefix("NVRM: ").strip()
-            used.add(later)
-        joined.append(replace(line, text=text))
-    return joined
 
 
 def _event(line: LogLine) -> KernelEvent | None:

@@ -8,7 +8,8 @@ import stat
 import time
 from typing import TYPE_CHECKING
 
-from rackgate.telemetry.kernel_log import KernelEvent, Placed, parse_log, place, unfinished
+from rackgate.telemetry.kernel_log import KernelEvent, Placed, parse_log, place
+from rackgate.telemetry.log_folding import unfinished
 from rackgate.telemetry.log_line import boot_to_monotonic_ns
 from rackgate.telemetry.reading import Reading
 

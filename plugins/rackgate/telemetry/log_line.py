@@ -18,9 +18,7 @@ _KMSG = re.compile(r"^(\d+),(\d+),(\d+),([^;]*);(.*)$", re.DOTALL)
 _BOOT = re.compile(r"^\[\s*(\d+)\.(\d{1,6})\]\s?")
 _CALLER = re.compile(r"^\[\s*[TC]\d+\]\s?")
 _CTIME = re.compile(r"^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (\w{3}\s+\d+ [\d:]{8} \d{4})\]\s?")
-_ISO = re.compile(
-    r"^\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:?\d\d)?\]?:?\s"
-)
+_ISO = re.compile(r"^\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:?\d\d)?\]?:?\s")
 _SYSLOG = re.compile(r"^([A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d)\s+(\S+)\s+")
 _HOST_ISO = re.compile(r"^(\S+): (?:kern: \w+: )(\[.*)$", re.DOTALL)
 _TAG = re.compile(r"^([\w./-]+)(?:\[\d+\])?:\s")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from ctypes import byref
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pynvml import NVMLError
 
 from rackgate.measurement import Reason
-from rackgate.telemetry.pci import canonical_pci
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,11 +21,11 @@ __all__ = [
     "CLOCK_EVENTS",
     "Asked",
     "ask",
-    "card_facts",
+    "attempt",
     "card_signals",
     "clock_event_names",
     "clock_event_reasons",
-    "driver_facts",
+    "fabric_info",
     "fan_pct",
     "memory",
     "utilisation",
@@ -94,7 +94,7 @@ class Asked:
 
 def ask(what: str, call: Callable[[], Any], factor: float = 1.0) -> Asked:
     """Return what a call gives times `factor`; an NVML error is the reason why there is no value."""
-    value, refused = _call(what, call)
+    value, refused = attempt(what, call)
     refused = value if isinstance(value, Asked) else refused
     if refused is not None:
         return refused
@@ -103,7 +103,8 @@ def ask(what: str, call: Callable[[], Any], factor: float = 1.0) -> Asked:
     return Asked(float(value) * factor)
 
 
-def _call(what: str, call: Callable[[], Any]) -> tuple[Any, Asked | None]:
+def attempt(what: str, call: Callable[[], Any]) -> tuple[Any, Asked | None]:
+    """Return (what a call gives, None), or (None, why it was refused)."""
     try:
         return call(), None
     except AttributeError:
@@ -131,7 +132,7 @@ def clock_event_names(mask: int) -> tuple[str, ...]:
 
 def memory(nvml: Any, handle: Any, host_memory_bytes: int | None) -> tuple[Asked, Asked, bool]:
     """Return (used MiB, total MiB, unified): a card that shares the host's memory has none of its own."""
-    info, refused = _call("memory", lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+    info, refused = attempt("memory", lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
     if refused is not None:
         unified = refused.code == 3
         detail = "unified memory: the card has none of its own" if unified else refused.detail
@@ -152,7 +153,7 @@ def fan_pct(nvml: Any, handle: Any) -> Asked:
 def utilisation(nvml: Any, handle: Any) -> tuple[Asked, Asked, Asked]:
     """Return (compute %, memory %, MIG enabled); with MIG on, utilisation belongs to the instances."""
     mig = ask("MIG mode", lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
-    rates, refused = _call("utilisation", lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
+    rates, refused = attempt("utilisation", lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
     if refused is None:
         return Asked(float(rates.gpu)), Asked(float(rates.memory)), mig
     detail = "MIG is on: look at the instances" if mig.value else refused.detail
@@ -187,7 +188,7 @@ def card_signals(
 
 def _temperature(nvml: Any, handle: Any) -> Any:
     """Ask by the new name, then by the old one, which newer drivers drop."""
-    value, refused = _call("temperature", lambda: nvml.nvmlDeviceGetTemperatureV(handle, 0))
+    value, refused = attempt("temperature", lambda: nvml.nvmlDeviceGetTemperatureV(handle, 0))
     if refused is None or refused.code not in (3, 13, 25):
         return value if refused is None else refused
     return nvml.nvmlDeviceGetTemperature(handle, 0)
@@ -207,19 +208,20 @@ def _slow_signals(nvml: Any, handle: Any) -> dict[str, Asked]:
     for kind, kind_code in (("correctable", 0), ("uncorrectable", 1)):
         for counter, counter_code in (("volatile", 0), ("aggregate", 1)):
             found[f"ecc_{counter}_{kind}"] = ask(
-                "ECC",
-                lambda kind=kind_code, counter=counter_code: nvml.nvmlDeviceGetTotalEccErrors(
-                    handle, kind, counter
-                ),
+                "ECC", partial(_ecc_errors, nvml, handle, kind_code, counter_code)
             )
     return found | _remapped(nvml, handle) | _fabric(nvml, handle)
+
+
+def _ecc_errors(nvml: Any, handle: Any, kind: int, counter: int) -> Any:
+    return nvml.nvmlDeviceGetTotalEccErrors(handle, kind, counter)
 
 
 def _links_up(nvml: Any, handle: Any) -> float:
     """Count the links that are active; a card with none gives NVML's refusal of the first."""
     active = float(nvml.nvmlDeviceGetNvLinkState(handle, 0))
     for link in range(1, 18):
-        state, refused = _call("NVLink", lambda link=link: nvml.nvmlDeviceGetNvLinkState(handle, link))
+        state, refused = attempt("NVLink", partial(nvml.nvmlDeviceGetNvLinkState, handle, link))
         if refused is not None:
             break
         active += state
@@ -231,18 +233,19 @@ def _remapped(nvml: Any, handle: Any) -> dict[str, Asked]:
         *("remapped_rows_correctable", "remapped_rows_uncorrectable"),
         *("row_remap_pending", "row_remap_failed"),
     )
-    rows, refused = _call("remapped rows", lambda: nvml.nvmlDeviceGetRemappedRows(handle))
+    rows, refused = attempt("remapped rows", lambda: nvml.nvmlDeviceGetRemappedRows(handle))
     return {name: refused or Asked(float(rows[place])) for place, name in enumerate(names)}
 
 
 def _fabric(nvml: Any, handle: Any) -> dict[str, Asked]:
-    info, refused = _call("fabric", lambda: _fabric_info(nvml, handle))
+    info, refused = attempt("fabric", lambda: fabric_info(nvml, handle))
     if refused is not None:
         return {"fabric_state": refused, "fabric_clique": refused}
     return {"fabric_state": Asked(float(info.state)), "fabric_clique": Asked(float(info.cliqueId))}
 
 
-def _fabric_info(nvml: Any, handle: Any) -> Any:
+def fabric_info(nvml: Any, handle: Any) -> Any:
+    """Return NVML's structure of the fabric; raises NVMLError."""
     info = nvml.c_nvmlGpuFabricInfo_v2_t()
     info.version = nvml.nvmlGpuFabricInfo_v2
     nvml.nvmlDeviceGetGpuFabricInfoV(handle, byref(info))
@@ -251,7 +254,7 @@ def _fabric_info(nvml: Any, handle: Any) -> Any:
 
 def _field_values(nvml: Any, handle: Any, names: tuple[str, ...]) -> dict[str, Asked]:
     wanted = [_FIELD_IDS[name][0] for name in names]
-    answers, refused = _call("field values", lambda: nvml.nvmlDeviceGetFieldValues(handle, wanted))
+    answers, refused = attempt("field values", lambda: nvml.nvmlDeviceGetFieldValues(handle, wanted))
     if refused is not None:
         return dict.fromkeys(names, refused)
     return {name: _field(name, answer) for name, answer in zip(names, answers, strict=True)}
@@ -264,52 +267,3 @@ def _field(name: str, answer: Any) -> Asked:
         return Asked(None, _REASONS.get(code, Reason.INSTRUMENT), detail, code)
     value = getattr(answer.value, _VALUE_NAMES[answer.valueType])
     return ask(name, lambda: value, _FIELD_IDS[name][1])
-
-
-def card_facts(nvml: Any, handle: Any) -> dict[str, str | None]:
-    """Return what a card is: UUID, serial, part, VBIOS, PCI address, name, fabric domain."""
-    calls = {
-        "uuid": lambda: nvml.nvmlDeviceGetUUID(handle),
-        "serial": lambda: nvml.nvmlDeviceGetSerial(handle),
-        "part": lambda: nvml.nvmlDeviceGetBoardPartNumber(handle),
-        "vbios": lambda: nvml.nvmlDeviceGetVbiosVersion(handle),
-        "name": lambda: nvml.nvmlDeviceGetName(handle),
-        "pci": lambda: canonical_pci(nvml.nvmlDeviceGetPciInfo(handle).busId),
-        "persistence": lambda: str(nvml.nvmlDeviceGetPersistenceMode(handle)),
-        "ecc": lambda: str(nvml.nvmlDeviceGetEccMode(handle)[0]),
-        "fabric": lambda: _domain(_fabric_info(nvml, handle)),
-    }
-    found = {}
-    for name, call in calls.items():
-        value, refused = _call(name, call)
-        found[name] = None if refused is not None or value is None else _text(value)
-    return found
-
-
-def _domain(info: Any) -> str | None:
-    digits = bytes(info.clusterUuid).hex()
-    if not int(digits, 16) or info.state != 3:
-        return None
-    uuid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-    return f"{uuid}/{info.cliqueId}"
-
-
-def driver_facts(nvml: Any) -> dict[str, str | None]:
-    """Return versions of driver, library and CUDA."""
-    found: dict[str, str | None] = {}
-    for name, call in (
-        ("driver", lambda: nvml.nvmlSystemGetDriverVersion()),
-        ("library", lambda: nvml.nvmlSystemGetNVMLVersion()),
-        ("cuda", lambda: _cuda(nvml.nvmlSystemGetCudaDriverVersion_v2())),
-    ):
-        value, refused = _call(name, call)
-        found[name] = None if refused is not None else _text(value)
-    return found
-
-
-def _cuda(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -16,7 +16,8 @@ from typing import Any
 
 import pynvml
 
-from rackgate.telemetry.nvml import card_facts, card_signals, driver_facts
+from rackgate.telemetry.nvml import card_signals
+from rackgate.telemetry.nvml_facts import card_facts, driver_facts
 
 __all__ = ["main"]
 

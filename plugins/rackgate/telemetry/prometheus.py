@@ -36,9 +36,7 @@ class PrometheusProblem(Exception):
 class PrometheusApi:
     """The HTTP API of a server: instant and range queries, and how far its clock is from ours."""
 
-    def __init__(
-        self, url: str, *, timeout_s: float = 5.0, headers: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, url: str, *, timeout_s: float = 5.0, headers: Mapping[str, str] | None = None) -> None:
         import httpx
 
         self.url = url.rstrip("/")
@@ -133,7 +131,9 @@ class PrometheusSource:
         span_s = (end_ns - start_ns) / 1e9
         result = self._api.instant(f"{_SELECTOR}[{max(1.0, span_s):.0f}s]", end_ns / 1e9 + wall_s)
         scrapes = self._scrapes(result)
-        return [one for node, at_s in sorted(scrapes) for one in self._scrape(node, at_s, scrapes[node, at_s])]
+        return [
+            one for node, at_s in sorted(scrapes) for one in self._scrape(node, at_s, scrapes[node, at_s])
+        ]
 
     def nothing(self, reason: Reason, detail: str) -> list[Reading]:
         """Return the required fields of each card without a value."""
@@ -159,7 +159,10 @@ class PrometheusSource:
             newest = moments[-1] if moments else seen
             self._newest[node.name] = newest
             if not moments and now_s - newest > _STALE_S:
-                reason, text = Reason.STALE, f"the newest scrape of node {node.name} is {now_s - newest:.0f} s old"
+                reason, text = (
+                    Reason.STALE,
+                    f"the newest scrape of node {node.name} is {now_s - newest:.0f} s old",
+                )
                 if not newest:
                     reason, text = Reason.ABSENT, f"{self.name} has no series of node {node.name}'s cards"
                 readings += missing_readings(node, time.perf_counter_ns(), reason, text)

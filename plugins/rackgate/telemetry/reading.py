@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Reason
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rackgate.measurement import Reason
     from rackgate.target import Node
 
 __all__ = [

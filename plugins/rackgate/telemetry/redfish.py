@@ -49,7 +49,9 @@ def read_sensor(body: Mapping[str, Any]) -> SensorReading:
     if state in ("Absent", "Disabled", "UnavailableOffline"):
         return SensorReading(name=name, value=None, state=state.lower(), unit=unit)
     if value is None:
-        text = "unknown: enabled but no reading" if state == "Enabled" else f"unknown: state {state}, no reading"
+        text = (
+            "unknown: enabled but no reading" if state == "Enabled" else f"unknown: state {state}, no reading"
+        )
         return SensorReading(name=name, value=None, state=text, unit=unit)
     thresholds = body.get("Thresholds") or {}
     for limit, word, sign in _LIMITS:

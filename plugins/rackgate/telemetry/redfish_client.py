@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -80,10 +81,8 @@ class RedfishClient:
         """End the session and the connection; safe to call twice."""
         session, self._session = self._session, None
         if session and not self._client.is_closed:
-            try:
+            with contextlib.suppress(RedfishProblem):  # else the session ends by itself
                 self._request("DELETE", session)
-            except RedfishProblem:
-                pass  # the session ends by itself; there is nothing left to tell
         self._client.close()
 
     def _log_in(self) -> None:

@@ -85,9 +85,7 @@ class RedfishSource:
     def nothing(self, reason: Reason, detail: str) -> list[Reading]:
         """Return every chassis field without a value."""
         t_ns = time.perf_counter_ns()
-        return [
-            Reading(t_ns, self._node, self._node, name, None, reason, detail) for name in CHASSIS_FIELDS
-        ]
+        return [Reading(t_ns, self._node, self._node, name, None, reason, detail) for name in CHASSIS_FIELDS]
 
     def close(self) -> None:
         """Log off."""

@@ -20,8 +20,8 @@ __all__ = ["Answers", "Command", "LocalRunner", "Ran", "RootRunner", "Runner", "
 
 _LIMIT_BYTES = 1 << 20
 _DENIED = re.compile(
-    r"permission denied|operation not permitted|must be root|are you root|insufficient permissions|not permitted"
-    r"|interactive authentication required",
+    r"permission denied|operation not permitted|must be root|are you root|insufficient permissions"
+    r"|not permitted|interactive authentication required",
     re.IGNORECASE,
 )
 
@@ -89,9 +89,7 @@ def run_process(argv: Sequence[str], deadline_s: float, text: str | None = None)
                 pipe.close()
         _reap(process)
         return Ran(reason=Reason.TIMEOUT, detail=f"{argv[0]} did not end within {deadline_s:g} s")
-    return judged(
-        argv[0], process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
-    )
+    return judged(argv[0], process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:
@@ -171,9 +169,7 @@ class RootRunner:
         """Nothing is held."""
 
 
-def with_root(
-    run: Callable[[Sequence[str]], Ran], command: Command, *, sudo: bool, is_root: bool
-) -> Ran:
+def with_root(run: Callable[[Sequence[str]], Ran], command: Command, *, sudo: bool, is_root: bool) -> Ran:
     """Run a command as it is; refused, with `sudo -n` if allowed; else say the smallest cure."""
     first = run(command.argv)
     if first.reason is not Reason.NO_PERMISSION or is_root:

@@ -139,6 +139,25 @@ def driver_problem(text: str) -> str:
     return ""
 
 
+def listed_cards(text: str) -> tuple[str, ...]:
+    """Return the UUIDs that `nvidia-smi -L` lists, MIG instances left out."""
+    return tuple(re.findall(r"^GPU \d+: .*\(UUID: (GPU-[0-9a-f-]+)\)", text, re.MULTILINE | re.IGNORECASE))
+
+
+def compare_views(host: str, container: str) -> str:
+    """Return what `nvidia-smi -L` of host and container together mean, "" if both list the same cards.
+
+    `container_lost_gpu`: the host still sees them, so no hardware is at fault. `host_lost_gpu`: it does
+    not. `container_lacks_gpu`: some are hidden from the container.
+    """
+    outside, inside = listed_cards(host), listed_cards(container)
+    if not outside:
+        return "host_lost_gpu"
+    if not inside:
+        return "container_lost_gpu"
+    return "" if set(inside) >= set(outside) else "container_lacks_gpu"
+
+
 def ask_smi(command: Sequence[str], deadline_s: float) -> SmiAnswer:
     """Return what a command says within `deadline_s`.
 
@@ -165,5 +184,5 @@ def ask_smi(command: Sequence[str], deadline_s: float) -> SmiAnswer:
         kill_group(process)
         reader.join(0.5)
         return SmiAnswer(hung=True, problem="driver_unresponsive", error=f"no answer within {deadline_s:g} s")
-    out, error = answer[0]
-    return SmiAnswer(text=out, error=error, status=process.returncode, problem=driver_problem(out + error))
+    out, said = answer[0]
+    return SmiAnswer(text=out, error=said, status=process.returncode, problem=driver_problem(out + said))

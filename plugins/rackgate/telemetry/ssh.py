@@ -74,7 +74,7 @@ class SshRunner:
         """
         mark = secrets.token_hex(8)
         script = (
-            f"for f in {' '.join(_pattern(one) for one in patterns)}; do [ -f \"$f\" ] || continue; "
+            f'for f in {" ".join(_pattern(one) for one in patterns)}; do [ -f "$f" ] || continue; '
             f'if [ -r "$f" ]; then echo "{mark} $f"; head -c {_LIMIT_BYTES} "$f" 2>/dev/null; '
             f'else echo "{mark}! $f"; fi; echo; done; echo "{mark}end"'
         )
@@ -106,7 +106,9 @@ class SshRunner:
             text = f"{self.name}: {what} did not end within {deadline_s:g} s"
             return Ran(reason=Reason.TIMEOUT, detail=text, status=ran.status)
         if ran.status == 127:
-            return Ran(reason=Reason.TOOL_MISSING, detail=f"{what} is not installed on {self.name}", status=127)
+            return Ran(
+                reason=Reason.TOOL_MISSING, detail=f"{what} is not installed on {self.name}", status=127
+            )
         return ran
 
     def _unreached(self, ran: Ran) -> Ran:

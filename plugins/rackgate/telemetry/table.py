@@ -89,7 +89,8 @@ class TelemetryTable:
 
         if not tables:
             return cls.from_readings(())
-        return cls(pa.concat_tables([one._columns for one in tables], promote_options="default"))
+        columns = [one._columns for one in tables]  # noqa: SLF001 - of this very class
+        return cls(pa.concat_tables(columns, promote_options="default"))
 
     def window(self, back_ns: int, begin_ns: int, end_ns: int) -> TelemetryTable:
         """Return the readings from `begin_ns` to `end_ns`, those of slow fields from `back_ns` on."""

@@ -32,7 +32,11 @@ _OTHERS = {
     ),
     "probe_failed": (Verdict.FAIL, "the driver could not take the card", "See the NVRM lines before it."),
     "no_adapter": (Verdict.FAIL, "the driver found no card", "Is the card listed by lspci? Who has it?"),
-    "aer": (Verdict.WARN, "PCIe error report", "Compare link width and replays of this slot; reseat the card."),
+    "aer": (
+        Verdict.WARN,
+        "PCIe error report",
+        "Compare link width and replays of this slot; reseat the card.",
+    ),
     "edac": (Verdict.WARN, "error in the host's memory", "Read the EDAC counters; replace the named module."),
     "oom": (Verdict.FAIL, "the host ran out of memory and killed a process", "Who was killed, who grew?"),
     "mlx5": (Verdict.WARN, "network adapter error", "See the port's state and error counters."),
@@ -139,32 +143,38 @@ def _judged(
         verdict, meaning, step = _OTHERS[event.kind]
     else:
         row = xid_class(event.code if event.code is not None else event.equivalent_xid or 0)
-        verdict, meaning, step = _xid_verdict(row, event, count, profile, ours=ours), row.meaning, row.next_step
+        verdict, meaning, step = (
+            _xid_verdict(row, event, count, profile, ours=ours),
+            row.meaning,
+            row.next_step,
+        )
     return JudgedEvent(
         event=event, verdict=verdict, entity=entity, meaning=meaning, next_step=step, expected=ours
     )
 
 
-def _xid_verdict(
-    row: XidClass, event: KernelEvent, count: int, profile: str, *, ours: bool
-) -> Verdict:
+def _xid_verdict(row: XidClass, event: KernelEvent, count: int, profile: str, *, ours: bool) -> Verdict:
     if ours:
         return Verdict.PASS
     if row.counts_as is None:
         return Verdict.UNKNOWN
-    if row.fatal_field:
-        fatal = event.details.get("fatal")
-        # A body that we cannot read is not taken for harmless.
-        return Verdict.UNKNOWN if fatal is None else Verdict.FAIL if fatal else Verdict.WARN
-    if row.recovery_field:
-        action = event.details.get("recovery_action")
-        return Verdict.PASS if action == 0 else Verdict.FAIL
+    if row.fatal_field or row.recovery_field:
+        return _by_its_words(row, event)
     repeated = row.repeats is not None and count >= row.repeats
     if repeated and (profile in _STRICT or not row.repeats_only_signoff):
         return Verdict.FAIL
-    if row.signoff is not None and profile in _STRICT:
-        return row.signoff
-    return row.counts_as
+    stricter = row.signoff if profile in _STRICT else None
+    return stricter or row.counts_as
+
+
+def _by_its_words(row: XidClass, event: KernelEvent) -> Verdict:
+    """Judge a code whose message decides; one that we cannot read is not taken for harmless."""
+    if row.recovery_field:
+        return Verdict.PASS if event.details.get("recovery_action") == 0 else Verdict.FAIL
+    fatal = event.details.get("fatal")
+    if fatal is None:
+        return Verdict.UNKNOWN
+    return Verdict.FAIL if fatal else Verdict.WARN
 
 
 def _switch(event: KernelEvent) -> tuple[Verdict, str, str]:
@@ -173,7 +183,7 @@ def _switch(event: KernelEvent) -> tuple[Verdict, str, str]:
     ranges: Sequence[Sequence[int]] = table["sxid_fatal_ranges"]
     always = code in table["sxid_always_fatal"] or any(low <= code <= high for low, high in ranges)
     fatal = always or bool(event.details.get("fatal"))
-    step = "Find the link at both ends in the fabric manager's log; a fatal one wants the whole switch domain reset."
+    step = "Find both ends of the link in the fabric manager's log; a fatal one wants the domain reset."
     return Verdict.FAIL if fatal else Verdict.WARN, f"NVSwitch error {code}", step
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["Cluster", "ClusterRefused", "in_cluster", "open_cluster"]
 
@@ -42,104 +43,108 @@ def open_cluster(kubeconfig: str | None, context: str | None) -> Cluster:
 
 
 class Cluster:
-    """One API server. Every method raises `ClusterRefused` with the server's own words."""
+    """One API server. Every method raises `ClusterRefused` with the server's own words.
+
+    Answers are taken as the JSON that was sent, so that fields newer than the client are kept.
+    """
 
     def __init__(self, api: Any) -> None:
+        client = import_module("kubernetes.client")
         self._api = api
+        self._core = client.CoreV1Api(api)
+        self._apps = client.AppsV1Api(api)
 
     def create(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """Create what the manifest says; return it as the server keeps it."""
-        return self._call("POST", _place(manifest), body=manifest)
+        return self._object("create", manifest, body=dict(manifest))
 
     def read(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """Return the object as it is now."""
-        return self._call("GET", _place(manifest, named=True))
+        return self._object("read", manifest, name=manifest["metadata"]["name"])
 
     def scale(self, manifest: Mapping[str, Any], replicas: int) -> None:
         """Set the number of pods of a Deployment."""
-        self._call("PATCH", _place(manifest, named=True), body={"spec": {"replicas": replicas}})
+        place = _place(manifest)
+        body = {"spec": {"replicas": replicas}}
+        _json(
+            self._apps.patch_namespaced_deployment_scale,
+            name=manifest["metadata"]["name"],
+            **place,
+            body=body,
+        )
 
     def delete(self, manifest: Mapping[str, Any]) -> None:
         """Delete the object and what it owns; it may be gone already."""
-        body = {"propagationPolicy": "Background"}
         try:
-            self._call("DELETE", _place(manifest, named=True), body=body)
+            name = manifest["metadata"]["name"]
+            self._object("delete", manifest, name=name, propagation_policy="Background")
         except ClusterRefused as error:
             if not str(error).startswith("404"):
                 raise
 
     def pods(self, namespace: str, selector: str) -> list[dict[str, Any]]:
         """Return the pods with the label."""
-        found = self._call("GET", f"/api/v1/namespaces/{namespace}/pods", query={"labelSelector": selector})
+        found = _json(self._core.list_namespaced_pod, namespace=namespace, label_selector=selector)
         return list(found["items"])
 
     def kill_pod(self, namespace: str, name: str) -> None:
         """Delete a pod without any grace."""
-        self._call("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", body={"gracePeriodSeconds": 0})
+        _json(self._core.delete_namespaced_pod, name=name, namespace=namespace, grace_period_seconds=0)
 
     def events(self, namespace: str, name: str) -> list[dict[str, Any]]:
         """Return the events about the object of that name."""
-        query = {"fieldSelector": f"involvedObject.name={name}"}
-        return list(self._call("GET", f"/api/v1/namespaces/{namespace}/events", query=query)["items"])
+        about = f"involvedObject.name={name}"
+        found = _json(self._core.list_namespaced_event, namespace=namespace, field_selector=about)
+        return list(found["items"])
 
     def logs(self, namespace: str, pod: str, *, previous: bool = False) -> bytes:
         """Return the end of what the pod's container wrote, or the one before it."""
-        query = {"tailLines": str(_LOG_LINES), "previous": str(previous).lower()}
-        return self._raw("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log", query=query)
+        return _answer(
+            self._core.read_namespaced_pod_log,
+            name=pod,
+            namespace=namespace,
+            previous=previous,
+            tail_lines=_LOG_LINES,
+        )
 
     def close(self) -> None:
         """Close the connections."""
         self._api.close()
 
-    def _call(self, method: str, path: str, **more: Any) -> dict[str, Any]:
-        import json
-
-        return dict(json.loads(self._raw(method, path, **more)))
-
-    def _raw(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        query: Mapping[str, str] | None = None,
-    ) -> bytes:
-        exceptions = import_module("kubernetes.client.exceptions")
-        http_error = import_module("urllib3.exceptions").HTTPError
-        patch = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        try:
-            answer = self._api.call_api(
-                path,
-                method,
-                query_params=list((query or {}).items()),
-                header_params={"Content-Type": patch, "Accept": "application/json, */*"},
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=_LIMIT_S,
-            )
-        except exceptions.ApiException as error:
-            raise ClusterRefused(f"{error.status} {_message(error.body) or error.reason}") from error
-        except (http_error, OSError) as error:
-            raise ClusterRefused(f"the API server does not answer: {error}") from error
-        response = answer[0] if isinstance(answer, tuple) else answer
-        return bytes(response.data)
+    def _object(self, verb: str, manifest: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        api = self._apps if manifest["kind"] == "Deployment" else self._core
+        method = getattr(api, f"{verb}_namespaced_{manifest['kind'].lower()}")
+        return _json(method, **_place(manifest), **more)
 
 
-def _message(body: object) -> str:
-    import json
+def _place(manifest: Mapping[str, Any]) -> dict[str, str]:
+    return {"namespace": str(manifest["metadata"]["namespace"])}
 
+
+def _json(method: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
+    return dict(json.loads(_answer(method, **arguments)))
+
+
+def _answer(method: Callable[..., Any], **arguments: Any) -> bytes:
+    """Call a method of the client and return the body of the answer."""
+    refused = import_module("kubernetes.client.exceptions").ApiException
+    broken = import_module("urllib3.exceptions").HTTPError
     try:
-        return str(json.loads(str(body))["message"])
+        response = method(**arguments, _preload_content=False, _request_timeout=_LIMIT_S)
+        data, status = bytes(response.data), int(response.status)
+    except refused as error:
+        raise ClusterRefused(f"{error.status} {_message(error.body) or error.reason}") from error
+    except (broken, OSError) as error:
+        raise ClusterRefused(f"the API server does not answer: {error}") from error
+    if status >= 300:
+        raise ClusterRefused(f"{status} {_message(data)}")
+    return data
+
+
+def _message(body: Any) -> str:
+    """Return the message of a Status object, else the body as it is."""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
+    try:
+        return str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):
-        return ""
-
-
-_PLURALS = {"Deployment": "deployments", "Service": "services", "Secret": "secrets"}
-
-
-def _place(manifest: Mapping[str, Any], *, named: bool = False) -> str:
-    version = manifest["apiVersion"]
-    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    metadata = manifest["metadata"]
-    path = f"{root}/namespaces/{metadata['namespace']}/{_PLURALS[manifest['kind']]}"
-    return f"{path}/{metadata['name']}" if named else path
+        return text[:300]

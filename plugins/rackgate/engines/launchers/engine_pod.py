@@ -30,7 +30,8 @@ class EnginePod:
         self._manifests = [
             manifest for manifest in (secret_of(plan), service_of(plan), deployment_of(plan)) if manifest
         ]
-        self._created: list[dict[str, Any]] = []
+        self._left: list[dict[str, Any]] = []
+        self._has_created = False
         self._state = PodState()
         self._looked = 0.0
         self._unschedulable_since: float | None = None
@@ -38,8 +39,9 @@ class EnginePod:
     def create(self) -> None:
         """Create everything; raises `ClusterRefused`."""
         for manifest in self._manifests:
-            self._created.append(manifest)  # before the call: one cut short may have been carried out
+            self._left.append(manifest)  # before the call: one cut short may have been carried out
             self._cluster.create(manifest)
+            self._has_created = True
 
     def state(self) -> PodState:
         """Return what the cluster says, read anew at most twice a second."""
@@ -104,13 +106,16 @@ class EnginePod:
         self._looked = 0.0
 
     def remove(self, limit_s: float) -> None:
-        """Delete everything, the pod first, and wait until no pod is left."""
-        for manifest in reversed(self._created):
-            with suppress(ClusterRefused):
-                self._cluster.delete(manifest)
-        deadline = time.monotonic() + limit_s
-        while time.monotonic() < deadline:
-            with suppress(ClusterRefused):
-                if not self._pods():
-                    return
+        """Delete everything, the pod first, and wait until no pod is left; a lost call is made again."""
+        deadline = time.monotonic() + (limit_s if self._has_created else 0.0)
+        while not self._removed() and time.monotonic() < deadline:
             time.sleep(0.2)
+
+    def _removed(self) -> bool:
+        try:
+            while self._left:
+                self._cluster.delete(self._left[-1])
+                self._left.pop()
+            return not self._pods()
+        except ClusterRefused:
+            return False

@@ -92,7 +92,7 @@ def log_tail(raw: bytes, secrets: Iterable[str] = ()) -> str:
 
 def ended(spec: EngineSpec, what: str, status: str, after_s: float, tail: str) -> LaunchFailed:
     """Return the failure of an engine that ended while we waited for its first token."""
-    known = _known(spec, tail)
+    known = _known(spec, f"{tail}\n{status}")
     last = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
     said = f"; it said last: {last[:200]}" if last else "; its log is empty"
     return ExplainedFailure(

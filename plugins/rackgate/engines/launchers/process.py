@@ -90,6 +90,8 @@ def environment(spec: EngineSpec, token: str, secrets: Mapping[str, str]) -> dic
     chosen = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
     if spec.cards:
         chosen["CUDA_VISIBLE_DEVICES"] = ",".join(card.rpartition("gpu")[2] for card in spec.cards)
+        # Else CUDA counts the fastest card first, and index 0 is another card than the driver's.
+        chosen["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     return chosen | dict(secrets) | {leftovers.TOKEN_VARIABLE: token}
 
 

@@ -85,7 +85,7 @@ SIGNATURES = (
         name="no_free_card",
         cause="environment",
         layer="service",
-        pattern=r"Unschedulable:[^\n]{0,400}Insufficient (?P<resource>[\w./-]+)",
+        pattern=r"Unschedulable:[^\n]{0,400}Insufficient (?P<resource>[\w./-]*\w)",
         hint="no node has enough {resource} free: see `kubectl describe nodes`, who holds them, and whether "
         "the device plugin runs",
     ),

@@ -1,0 +1,18 @@
+"""What a text or a moment means: known signatures with the first next step, and what else happened then."""
+
+from __future__ import annotations
+
+from rackgate.diagnosis.signatures import Diagnosis, Layer, Signature, diagnose, signatures
+from rackgate.diagnosis.together import Happening, SeenTogether, happenings_of, seen_at_the_same_time
+
+__all__ = [
+    "Diagnosis",
+    "Happening",
+    "Layer",
+    "SeenTogether",
+    "Signature",
+    "diagnose",
+    "happenings_of",
+    "seen_at_the_same_time",
+    "signatures",
+]

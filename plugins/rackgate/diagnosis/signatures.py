@@ -1,0 +1,127 @@
+"""Known failures by what they say, in layers from the outside in: client, network, ... , hardware."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from rackgate.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Diagnosis", "Layer", "Signature", "diagnose", "signatures"]
+
+_SHOWN = 240
+
+
+class Layer(StrEnum):
+    """Where a failure lives, the outermost first."""
+
+    CLIENT = "client"
+    NETWORK = "network"
+    SERVICE = "service"
+    MODEL = "model"
+    CONTAINER = "container"
+    DRIVER = "driver"
+    HARDWARE = "hardware"
+
+    @property
+    def depth(self) -> int:
+        """0 for the outermost."""
+        return list(Layer).index(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """One row of the table: found by `pattern` unless `unless` is there too.
+
+    `explains` names signatures that are only consequences of this one.
+    """
+
+    name: str
+    layer: Layer
+    severity: Verdict
+    pattern: re.Pattern[str]
+    meaning: str
+    next_steps: tuple[str, ...]
+    source: str
+    unless: re.Pattern[str] | None = None
+    explains: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """A signature that was found, the words that it was found by, and what they name."""
+
+    signature: Signature
+    seen: str
+    details: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        """Layer, what was seen and the first next step, for one line of a message."""
+        known = self.signature
+        return f"{known.layer}: {known.meaning} (seen: {self.seen}). Next: {known.next_steps[0]}"
+
+
+@cache
+def signatures() -> tuple[Signature, ...]:
+    """Return the whole table, in its order; raises ValueError for a row that is not right."""
+    raw = tomllib.loads((files("rackgate.diagnosis") / "signatures.toml").read_text("utf-8"))
+    return tuple(_signature(name, row) for name, row in raw["signature"].items())
+
+
+def _signature(name: str, row: Mapping[str, object]) -> Signature:
+    steps = row["next_steps"]
+    explains = row.get("explains", [])
+    if not isinstance(steps, list) or not steps or not isinstance(explains, list):
+        raise ValueError(f"signature {name}: next_steps and explains are lists")
+    unless = row.get("unless")
+    return Signature(
+        name=name,
+        layer=Layer(str(row["layer"])),
+        severity=Verdict(str(row["severity"])),
+        pattern=re.compile(str(row["pattern"]), re.IGNORECASE | re.DOTALL),
+        meaning=str(row["meaning"]),
+        next_steps=tuple(str(step) for step in steps),
+        source=str(row["source"]),
+        unless=re.compile(str(unless), re.IGNORECASE | re.DOTALL) if unless else None,
+        explains=tuple(str(one) for one in explains),
+    )
+
+
+def diagnose(text: str, *, limit: int = 8) -> tuple[Diagnosis, ...]:
+    """Return what a text shows, causes before their consequences, then the innermost layer first.
+
+    Nothing is invented: a text without a known signature gives nothing.
+    """
+    found = [
+        Diagnosis(signature=known, seen=_shown(match[0]), details=_named(match))
+        for known in signatures()
+        if (match := known.pattern.search(text)) and not (known.unless and known.unless.search(text))
+    ]
+    explained = Counter(name for one in found for name in one.signature.explains)
+    ordered = sorted(
+        found,
+        key=lambda one: (
+            explained[one.signature.name],
+            -one.signature.layer.depth,
+            -one.signature.severity.badness,
+        ),
+    )
+    return tuple(ordered[:limit])
+
+
+def _named(match: re.Match[str]) -> dict[str, str]:
+    return {name: value.strip() for name, value in match.groupdict().items() if value is not None}
+
+
+def _shown(text: str) -> str:
+    return " ".join(text.split())[:_SHOWN]

@@ -1,0 +1,158 @@
+"""A host's own signals while it works: CPU, memory, clock, network and InfiniBand ports, disk."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+from rackgate.measurement import Reason
+from rackgate.telemetry.reading import HOST_FIELDS, Reading
+from rackgate.telemetry.runner import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rackgate.telemetry.runner import Ran, Runner
+
+__all__ = ["HostSource", "host_signals"]
+
+_FILES = (
+    "/proc/stat",
+    "/proc/meminfo",
+    "/proc/net/dev",
+    "/sys/class/net/*/operstate",
+    "/sys/class/infiniband/*/ports/*/state",
+    "/sys/class/infiniband/*/ports/*/counters/symbol_error",
+    "/sys/class/infiniband/*/ports/*/counters/link_downed",
+    "/sys/class/infiniband/*/ports/*/counters/port_rcv_errors",
+    "/sys/class/infiniband/*/ports/*/counters/link_error_recovery",
+)
+_CLOCK = Command(argv=("chronyc", "-c", "tracking"))
+_DISK = Command(argv=("df", "-Pk", "/"))
+_VIRTUAL = ("lo", "docker", "veth", "br-", "virbr", "cni", "flannel", "cali", "tun", "dummy")
+
+
+class HostSource:
+    """Readings of one node's host; asks at most every `every_s`, as one look may cross a network."""
+
+    def __init__(self, node: str, runner: Runner, *, every_s: float = 5.0, deadline_s: float = 3.0) -> None:
+        self.name = f"host {node}"
+        self._node = node
+        self._runner = runner
+        self._every_s = every_s
+        self._deadline_s = deadline_s
+        self._asked = -1e9
+        self._cpu: tuple[float, float] | None = None
+
+    def poll(self) -> list[Reading]:
+        """Return every host field, or why there is none; nothing if it is not time yet."""
+        if time.monotonic() - self._asked < self._every_s:
+            return []
+        self._asked = time.monotonic()
+        files = self._runner.read(_FILES, self._deadline_s)
+        lost = next(
+            (ran for ran in files.values() if ran.reason in (Reason.TIMEOUT, Reason.UNREACHABLE)), None
+        )
+        if lost is not None or not files:
+            reason = lost.reason if lost is not None else None
+            return self.nothing(
+                reason or Reason.ABSENT, lost.detail if lost is not None else "no file at all"
+            )
+        clock, disk = (self._runner.run(command, self._deadline_s) for command in (_CLOCK, _DISK))
+        values = host_signals(files, clock, disk)
+        self._use_cpu(files, values)
+        return self._readings(values, clock)
+
+    def nothing(self, reason: Reason, detail: str) -> list[Reading]:
+        """Return every host field without a value."""
+        t_ns = time.perf_counter_ns()
+        return [Reading(t_ns, self._node, self._node, name, None, reason, detail) for name in HOST_FIELDS]
+
+    def close(self) -> None:
+        """Let go of the node."""
+        self._runner.close()
+
+    def _use_cpu(self, files: Mapping[str, Ran], values: dict[str, float]) -> None:
+        now = _cpu_times(files.get("/proc/stat"))
+        before, self._cpu = self._cpu, now
+        if now is not None and before is not None and now[1] > before[1]:
+            values["cpu_pct"] = 100.0 * (now[0] - before[0]) / (now[1] - before[1])
+
+    def _readings(self, values: Mapping[str, float], clock: Ran) -> list[Reading]:
+        t_ns = time.perf_counter_ns()
+        readings = []
+        for name in HOST_FIELDS:
+            value = values.get(name)
+            reason, detail = None, ""
+            if value is None:
+                reason, detail = Reason.ABSENT, "the host has no such thing"
+                if name == "clock_offset_s":
+                    reason, detail = (
+                        clock.reason or Reason.ABSENT,
+                        clock.detail or "the clock is not synchronised",
+                    )
+                elif name == "cpu_pct":
+                    detail = "only known from the second look on"
+            readings.append(Reading(t_ns, self._node, self._node, name, value, reason, detail))
+        return readings
+
+
+def host_signals(files: Mapping[str, Ran], clock: Ran, disk: Ran) -> dict[str, float]:
+    """Return our host fields from files and what two commands said; what is not there has no entry."""
+    values: dict[str, float] = {}
+    memory = re.search(r"^MemAvailable:\s+(\d+)", _text(files, "/proc/meminfo"), re.MULTILINE)
+    if memory:
+        values["host_memory_available_mib"] = int(memory[1]) / 1024
+    _network(files, values)
+    _infiniband(files, values)
+    columns = clock.text.strip().split(",") if clock.ok else []
+    if len(columns) >= 14 and columns[13].strip() != "Not synchronised":
+        values["clock_offset_s"] = float(columns[4])
+    if disk.ok:
+        last = disk.text.strip().splitlines()[-1].split()
+        if len(last) >= 4 and last[3].isdigit():
+            values["disk_free_mib"] = int(last[3]) / 1024
+    return values
+
+
+def _text(files: Mapping[str, Ran], path: str) -> str:
+    return files[path].text if path in files else ""
+
+
+def _network(files: Mapping[str, Ran], values: dict[str, float]) -> None:
+    errors, down, real = 0, 0, 0
+    for line in _text(files, "/proc/net/dev").splitlines()[2:]:
+        name, _, numbers = line.partition(":")
+        columns = numbers.split()
+        if len(columns) < 12 or name.strip().startswith(_VIRTUAL):
+            continue
+        real += 1
+        errors += sum(int(columns[place]) for place in (2, 3, 10, 11))  # errors and drops, in and out
+        down += _text(files, f"/sys/class/net/{name.strip()}/operstate").strip() == "down"
+    if real:
+        values |= {"network_errors": float(errors), "network_links_down": float(down)}
+
+
+def _infiniband(files: Mapping[str, Ran], values: dict[str, float]) -> None:
+    states = [
+        ran.text
+        for path, ran in files.items()
+        if path.startswith("/sys/class/infiniband/") and path.endswith("/state")
+    ]
+    if not states:
+        return
+    active = sum("ACTIVE" in state for state in states)
+    counters = [ran.text.strip() for path, ran in files.items() if "/counters/" in path]
+    values["infiniband_ports_active"] = float(active)
+    values["infiniband_ports_down"] = float(len(states) - active)
+    values["infiniband_errors"] = float(sum(int(text) for text in counters if text.isdigit()))
+
+
+def _cpu_times(ran: Ran | None) -> tuple[float, float] | None:
+    """Return (busy, all) in ticks since boot."""
+    found = re.match(r"cpu\s+([\d ]+)", ran.text) if ran is not None else None
+    if found is None:
+        return None
+    ticks = [int(one) for one in found[1].split()][:8]
+    return float(sum(ticks) - sum(ticks[3:5])), float(sum(ticks))

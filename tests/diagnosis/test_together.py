@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+from rackgate.diagnosis import Happening, happenings_of, seen_at_the_same_time
+from rackgate.fault import FaultTimeline
+from rackgate.measurement import Reason
+from rackgate.telemetry.reading import Reading
+from rackgate.telemetry.table import TelemetryTable
+
+SECOND = 1_000_000_000
+
+
+def happening(kind, start_s, end_s, entity="n1/gpu0"):
+    return Happening(
+        kind=kind, entity=entity, text=kind, start_ns=int(start_s * SECOND), end_ns=int(end_s * SECOND)
+    )
+
+
+def test_what_overlaps_most_comes_first():
+    events = [happening("short", 11, 12), happening("long", 10, 18), happening("elsewhere", 30, 40)]
+    found = seen_at_the_same_time([(10 * SECOND, 20 * SECOND)], events)
+    assert [(one.happening.kind, one.overlap_s, one.share) for one in found] == [
+        ("long", 8.0, 0.8),
+        ("short", 1.0, 0.1),
+    ]
+
+
+def test_of_equal_overlap_the_one_that_fits_better_comes_first():
+    events = [happening("always", 0, 1000), happening("exact", 10, 20)]
+    found = seen_at_the_same_time([(10 * SECOND, 20 * SECOND)], events)
+    assert [one.happening.kind for one in found] == ["exact", "always"]
+
+
+def test_a_moment_has_some_slack():
+    found = seen_at_the_same_time([(10 * SECOND, 20 * SECOND)], [happening("xid", 9.5, 9.5)])
+    assert [one.overlap_s for one in found] == [pytest.approx(0.5)]
+    assert seen_at_the_same_time([(10 * SECOND, 20 * SECOND)], [happening("xid", 8.0, 8.0)]) == ()
+
+
+def test_windows_that_overlap_count_once():
+    windows = [(10 * SECOND, 20 * SECOND), (15 * SECOND, 25 * SECOND)]
+    (found,) = seen_at_the_same_time(windows, [happening("throttle", 0, 100)])
+    assert (found.overlap_s, found.share) == (15.0, 1.0)
+
+
+def test_it_says_that_it_was_seen_and_not_that_it_was_the_cause():
+    (found,) = seen_at_the_same_time([(0, 10 * SECOND)], [happening("throttle", 0, 5)])
+    assert found.text == "seen at the same time: throttle on n1/gpu0 (50% of the time)"
+
+
+def readings(field, values, entity="n1/gpu0"):
+    return [
+        Reading(second * SECOND, "n1", entity, field, value, None if value is not None else Reason.BLANK)
+        for second, value in enumerate(values)
+    ]
+
+
+def happened(rows, faults=()):
+    found = happenings_of(TelemetryTable.from_readings(rows), faults)
+    return [(one.kind, one.entity, one.text, one.start_ns // SECOND, one.end_ns // SECOND) for one in found]
+
+
+def test_throttle_bits_become_spans():
+    rows = readings("clock_event_reasons", [0, 0x48, 0x48, 0x4, 0, 0x80, 0])
+    assert happened(rows) == [
+        ("throttle", "n1/gpu0", "hw_slowdown", 1, 3),
+        ("throttle", "n1/gpu0", "hw_thermal_slowdown", 1, 3),
+        ("throttle", "n1/gpu0", "hw_power_brake", 5, 6),
+    ]
+
+
+def test_missing_telemetry_is_something_that_happened():
+    rows = readings("clock_event_reasons", [0, None, None, 0])
+    assert [one[0::3] for one in happened(rows)] == [("silence", 1)]
+
+
+def test_a_queue_that_grows_and_counters_that_grow_are_seen():
+    rows = readings("requests_waiting", [0, 1, 0, 9, 12, 0, 0], "engine-1")
+    rows += readings("pcie_replays", [5, 5, 8, 8])
+    assert happened(rows) == [
+        ("queue", "engine-1", "queue grew to 12 requests", 3, 5),
+        ("errors", "n1/gpu0", "3 PCIe replays", 1, 2),
+    ]
+
+
+def test_xids_and_our_own_faults_are_seen():
+    rows = [Reading(4 * SECOND, "n1", "n1/gpu0", "xid", 79.0)]
+    fault = FaultTimeline(kind="kill", entity="engine-1", injected_ns=3 * SECOND, healed_ns=6 * SECOND)
+    assert happened(rows, [fault]) == [
+        ("xid", "n1/gpu0", "XID 79", 4, 4),
+        ("fault", "engine-1", "our own fault: kill", 3, 6),
+    ]
+
+
+def test_nothing_happened_where_nothing_was_read():
+    assert happenings_of(TelemetryTable.from_readings([])) == ()
+    assert np.all([True])
