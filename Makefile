@@ -33,8 +33,9 @@ accept-docker: $(STAMP) system  ## staged acceptance of two containerised engine
 	PYTHON=$(BIN)/python sh tests/images/build.sh
 	$(BIN)/python -m pytest -m rack_acceptance --rack-target examples/docker-two-engines.toml $(ARGS)
 
-test: $(STAMP) system  ## the project's own tests
+test: $(STAMP) system  ## the project's own tests (ARGS='-m "not proof and not real_engine"' for the quick ones)
 	PYTHON=$(BIN)/python sh tests/images/build.sh
+	PYTHON=$(BIN)/python sh examples/install_vllm.sh
 	$(BIN)/python -m pytest $(ARGS)
 
 lint: $(STAMP)  ## ruff

@@ -155,27 +155,28 @@ class Load:
     @property
     def problems(self) -> tuple[str, ...]:
         """Why this load cannot be offered, each with the field at fault; empty for a possible one."""
-        return tuple([*_bad_numbers(self), *_bad_arrivals(self), *_bad_lengths(self)])
+        return (*_bad_numbers(self), *_bad_phases(self), *_bad_arrivals(self), *_bad_lengths(self))
 
 
 def _bad_numbers(load: Load) -> list[str]:
-    found = []
-    for name in ("prompt_tokens", "output_tokens", "concurrency", "turns", "shared_prefixes"):
-        if getattr(load, name) < 1:
-            found.append(f"{name}: {getattr(load, name)} is below 1")
-    for name in ("warmup_requests", "ramp_s", "think_s", "shared_prefix_tokens"):
-        if not 0 <= getattr(load, name) < math.inf:
-            found.append(f"{name}: {getattr(load, name):g} is below 0 or infinite")
+    found = [
+        f"{name}: {getattr(load, name)} is below 1"
+        for name in ("prompt_tokens", "output_tokens", "concurrency", "turns", "shared_prefixes")
+        if getattr(load, name) < 1
+    ]
+    found += [
+        f"{name}: {getattr(load, name):g} is below 0 or infinite"
+        for name in ("warmup_requests", "ramp_s", "think_s", "shared_prefix_tokens")
+        if not 0 <= getattr(load, name) < math.inf
+    ]
     for name in ("rate_per_s", "duration_s", "burstiness", "trace_speed"):
         value = getattr(load, name)
         if value is not None and not 0 < value < math.inf:
             found.append(f"{name}: {value:g} is not above 0 and finite")
-    if list(load.looks) != sorted(set(load.looks)) or any(look < 1 for look in load.looks):
-        found.append(f"looks: {list(load.looks)} do not grow from 1 on")
     return found
 
 
-def _bad_arrivals(load: Load) -> list[str]:
+def _bad_phases(load: Load) -> list[str]:
     found = []
     if load.phases and load.arrival in (Arrival.CLOSED, Arrival.TRACE):
         found.append(f"phases: a load with {load.arrival} arrivals has no rate")
@@ -186,6 +187,11 @@ def _bad_arrivals(load: Load) -> list[str]:
             found.append(f"phases[{number}]: a duration above 0 and rates of at least 0 are needed")
     if load.phases and not sum(phase.arrivals for phase in load.phases) >= 1:
         found.append("phases: they offer no request at all")
+    return found
+
+
+def _bad_arrivals(load: Load) -> list[str]:
+    found = []
     if load.arrival is Arrival.TRACE and not load.arrivals_s and load.trace is None:
         found.append("arrival: trace arrivals need arrivals_s or a trace")
     if load.arrivals_s and (load.arrival is not Arrival.TRACE or load.trace is not None):

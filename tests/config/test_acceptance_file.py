@@ -90,7 +90,7 @@ def test_a_missing_key_is_named(wrong, key):
         ({"duration_ms": 3.0}, "load.interactive.duration_ms: unknown key; did you mean 'duration_s'?"),
         ({"looks": [1, 2, 3, 4]}, "load.interactive.looks: List should have at most 3 items"),
         ({"looks": [0]}, "load.interactive.looks[0]: Input should be greater than or equal to 1"),
-        ({"arrival": "burst"}, "load.interactive.arrival: Input should be 'closed', 'constant' or 'poisson'"),
+        ({"arrival": "burst"}, "load.interactive.arrival: Input should be 'closed', 'constant', 'poisson', "),
         ({"limits": {"stall": 3.0}}, "load.interactive.limits.stall: unknown key; did you mean 'stall_s'?"),
         ({"limits": {"total_s": -1.0}}, "load.interactive.limits.total_s: Input should be greater than 0"),
         ({"workload": "chat"}, "load.interactive.workload: String should match pattern"),

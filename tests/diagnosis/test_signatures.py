@@ -91,7 +91,7 @@ SEEN = {
     ],
     "unsupported_model": ["ValueError: Model architectures ['FooForCausalLM'] are not supported for now."],
     "registry_refused": [
-        "Error response from daemon: pull access denied for nvcr.io/nim/meta/llama, repository does not exist",
+        "Error response from daemon: pull access denied for nvcr.io/nim/meta/llama",
         "unauthorized: authentication required",
         "401 Client Error: Unauthorized for url: https://huggingface.co/api/models/meta-llama",
     ],
@@ -171,7 +171,8 @@ def test_one_line_has_layer_what_was_seen_and_the_first_step():
     (found,) = diagnose("connect: Connection refused")
     assert found.text == (
         "network: the host answers, and nothing listens on that port (seen: Connection refused)."
-        " Next: Is the process up, on this port and on an address that can be reached (0.0.0.0, not 127.0.0.1)?"
+        " Next: Is the process up, on this port and on an address"
+        " that can be reached (0.0.0.0, not 127.0.0.1)?"
     )
 
 

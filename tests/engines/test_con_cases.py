@@ -14,7 +14,7 @@ from rackgate.engines.launchers.boxes import create_options, size_bytes
 from rackgate.engines.launchers.devices import CardView, compare_views, one_request, wanted_cards
 from rackgate.engines.launchers.engine_container import status_ended
 from rackgate.engines.launchers.filling import with_defaults
-from rackgate.engines.launchers.outcome import ended, log_tail, start_refused
+from rackgate.engines.launchers.outcome import ended, log_end, log_tail, start_refused
 from rackgate.engines.launchers.ports import published_url
 from rackgate.engines.launchers.process import process
 from rackgate.engines.launchers.signatures import explain
@@ -121,7 +121,7 @@ def test_con_05_a_container_that_exited_ends_the_wait_at_once():
     assert time.monotonic() - start < expected["waited_s_max"]
     assert box.polls == expected["stops_at_poll"]
     last = case["a"][-1]
-    failure = ended(spec(), "container", f"exit code {last['ExitCode']}", 1.0, log_tail(last["log"].encode()))
+    failure = ended(spec(), "container", f"exit code {last['ExitCode']}", 1.0, log_end(last["log"].encode()))
     assert "exit code 1" in str(failure)
     assert failure.log_tail == last["log"]
     assert failure.explanation.name == "out_of_memory"

@@ -144,6 +144,23 @@ def test_a_paused_engine_keeps_its_port_and_goes_on_afterwards(launch, container
         assert probe_engine(engine.url, "simulated", {}, deadline_s=20.0).ok
 
 
+def test_an_engine_comes_back_on_its_port_without_a_card_and_with_it_again(launch, container_spec):
+    spec = container_spec(cards=["node1/gpu0", "node1/gpu1"], device_ids=["GPU-0", "GPU-1"], shm_size="1g")
+    with launch(spec) as engine:
+
+        def asked():
+            return engine.handle.inspected()["HostConfig"]["DeviceRequests"][0]["DeviceIDs"]
+
+        engine.handle.restart_without("node1/gpu0")
+        assert asked() == ["GPU-1"]
+        engine.handle.restart_without()
+        assert asked() == ["GPU-0", "GPU-1"]
+        assert engine.handle.alive()
+        with pytest.raises(ValueError, match="engine boxed has no card node2/gpu0"):
+            engine.handle.restart_without("node2/gpu0")
+        assert engine.handle.alive()
+
+
 def test_the_members_of_an_engine_find_each_other_and_are_killed_one_by_one(
     launch, container_spec, docker_client, until, tmp_path
 ):
@@ -218,8 +235,7 @@ def test_networks_and_volumes_of_dead_runs_are_named_and_removed(docker_client, 
 @pytest.fixture
 def registry(tmp_path, until, docker_image):
     """Start Debian's registry on loopback with a password; return its address and Docker's login folder."""
-    password = subprocess.run(["htpasswd", "-Bbn", "rack", "right"], check=True, capture_output=True).stdout
-    (tmp_path / "htpasswd").write_bytes(password)
+    (tmp_path / "htpasswd").write_text("rack:$2y$05$qGB2UKZTpM9NPIpc.cVpA.hf.2TPBNd8uFRhyD3BPAZ1/uvBP9iIi\n")
     port = free_port()
     (tmp_path / "registry.yml").write_text(
         f"version: 0.1\nstorage:\n  filesystem:\n    rootdirectory: {tmp_path}/data\n"

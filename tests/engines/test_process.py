@@ -357,3 +357,15 @@ def test_a_catalogue_engine_of_another_protocol_is_refused(launch, process_spec)
     failed, _ = failure(launch, replace(process_spec(engine="llama-cpp"), protocol="triton"))
     assert "llama.cpp server speaks openai, the target says triton" in str(failed)
     assert 'protocol = "openai"' in failed.hint
+
+
+def test_an_engine_comes_back_on_its_port_without_a_card_and_with_it_again(launch, process_spec, until):
+    def seen(engine):
+        until(lambda: probe_engine(engine.url, "tiny", {}, deadline_s=1).ok)
+        return who(engine)["environment"]["CUDA_VISIBLE_DEVICES"]
+
+    with launch(process_spec(cards=["node1/gpu2", "node1/gpu5"])) as engine:
+        engine.handle.restart_without("node1/gpu2")
+        assert seen(engine) == "5"
+        engine.handle.restart_without()
+        assert seen(engine) == "2,5"

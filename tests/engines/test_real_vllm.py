@@ -23,7 +23,7 @@ def vllm_folder(tmp_path_factory):
     venv = Path(chosen) if chosen else ROOT / ".venv-vllm"
     if not (venv / "bin" / "python").exists():
         pytest.fail(
-            f"no vLLM in {venv}: run examples/accept_real.sh, or set RACKGATE_VLLM_VENV", pytrace=False
+            f"no vLLM in {venv}: run examples/install_vllm.sh, or set RACKGATE_VLLM_VENV", pytrace=False
         )
     folder = tmp_path_factory.mktemp("vllm")
     cache = folder / ".cache"

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engines.launchers.outcome import log_tail
+from rackgate.engines.launchers.outcome import ended, log_end, log_tail
 from rackgate.engines.launchers.signatures import SIGNATURES, explain
+from rackgate.target import EngineSpec
 
 INPUTS = Path(__file__).parents[1] / "cases" / "inputs"
 
@@ -64,3 +65,18 @@ def test_the_tail_of_a_log_holds_no_secret(monkeypatch):
     monkeypatch.setenv("HUB_PASS", "correct-horse-battery")
     tail = log_tail(b"using correct-horse-battery\n", ["correct-horse-battery"])
     assert tail == "using [redacted]"
+
+
+def test_a_warning_about_pinned_memory_on_a_machine_without_a_card_explains_nothing():
+    warning = "pool will not be available: CUDA driver version is insufficient for CUDA runtime version"
+    assert explain(warning) is None
+
+
+def test_the_cause_is_found_above_the_lines_that_are_shown():
+    log = log_end(
+        b"torch.OutOfMemoryError: CUDA out of memory\n" + b"  at frame\n" * 200 + b"see root cause above\n"
+    )
+    assert "OutOfMemory" not in log.shown
+    failure = ended(EngineSpec(name="e", launcher="process", model="m"), "process", "exit code 1", 2.0, log)
+    assert str(failure).endswith("; it said: torch.OutOfMemoryError: CUDA out of memory")
+    assert failure.layer == "model"

@@ -13,6 +13,9 @@ cache=${RACKGATE_CACHE:-$root/.cache}
 python=${PYTHON:-python3}
 base=rackgate-base:bookworm
 image=rackgate-simulated-engine:local
+# libnuma1 is for vLLM on the CPU, whose environment the real-engine tests mount into the base image.
+packages=python3,libnuma1
+base_version=2
 
 fail() {
     echo "build.sh: $*" >&2
@@ -25,28 +28,36 @@ flock 9
 
 docker version >/dev/null 2>&1 || fail "no Docker daemon answers: run tests/images/start_docker.sh as root"
 
-sources=$( (cd "$root/plugins" && find rackgate -name '*.py' -print0 | sort -z | xargs -0 cat; cat "$here/Dockerfile" "$here/simulated_engine.py") |
-    sha256sum | cut -c 1-16)
+# What the simulated engine is made of: a change elsewhere in the package needs no new image.
+parts="rackgate/__init__.py rackgate/engine.py rackgate/target.py rackgate/verdict.py rackgate/simulator"
+sources=$( (
+    cd "$root/plugins"
+    find $parts -type f ! -name '*.pyc' -print0 | sort -z | xargs -0 cat
+    cat "$here/Dockerfile" "$here/simulated_engine.py"
+    echo "$base_version"
+) | sha256sum | cut -c 1-16)
 built=$(docker image inspect --format '{{index .Config.Labels "rackgate.sources"}}' "$image" 2>/dev/null || true)
 [ "$built" = "$sources" ] && exit 0
 
-if ! docker image inspect "$base" >/dev/null 2>&1; then
-    if [ ! -s "$cache/base-bookworm.tar" ]; then
+archive=$cache/base-bookworm-$base_version.tar
+known=$(docker image inspect --format '{{index .Config.Labels "rackgate.base"}}' "$base" 2>/dev/null || true)
+if [ "$known" != "$base_version" ]; then
+    if [ ! -s "$archive" ]; then
         [ "$(id -u)" = 0 ] || fail "only root can make the base image: run 'sudo $0'"
         command -v debootstrap >/dev/null || fail "debootstrap is missing: apt-get install debootstrap"
         folder=$(mktemp -d "$cache/base.XXXXXX")
         trap 'rm -rf "$folder"' EXIT
-        debootstrap --variant=minbase --include=python3 bookworm "$folder" ${RACKGATE_DEBIAN_MIRROR:-} \
+        debootstrap --variant=minbase --include="$packages" bookworm "$folder" ${RACKGATE_DEBIAN_MIRROR:-} \
             >"$cache/debootstrap.log" 2>&1 ||
             fail "debootstrap failed; the end of $cache/debootstrap.log: $(tail -n 5 "$cache/debootstrap.log")"
         rm -rf "$folder"/var/cache/apt/archives/*.deb "$folder"/var/lib/apt/lists/* \
             "$folder"/usr/share/doc/* "$folder"/usr/share/locale/* "$folder"/usr/share/man/*
-        tar -C "$folder" --numeric-owner -c -f "$cache/base-bookworm.tar.part" .
-        mv "$cache/base-bookworm.tar.part" "$cache/base-bookworm.tar"
+        tar -C "$folder" --numeric-owner -c -f "$archive.part" .
+        mv "$archive.part" "$archive"
         rm -rf "$folder"
         trap - EXIT
     fi
-    docker import "$cache/base-bookworm.tar" "$base" >/dev/null || fail "docker import of the base failed"
+    docker import --change "LABEL rackgate.base=$base_version" "$archive" "$base" >/dev/null || fail "docker import of the base failed"
 fi
 
 # Wheels for the image's own Python, which is not always ours.
@@ -58,8 +69,14 @@ fi
 context=$(mktemp -d "$cache/context.XXXXXX")
 trap 'rm -rf "$context"' EXIT
 cp -r "$cache/site-3.11" "$context/site"
-cp -r "$root/plugins/rackgate" "$context/rackgate"
+mkdir "$context/rackgate"
+for part in $parts; do
+    cp -r "$root/plugins/$part" "$context/$part"
+done
 cp "$here/simulated_engine.py" "$context/"
 find "$context/rackgate" -name __pycache__ -prune -exec rm -rf {} +
+before=$(docker image inspect --format '{{.Id}}' "$image" 2>/dev/null || true)
 DOCKER_BUILDKIT=0 docker build --quiet --label "rackgate.sources=$sources" --file "$here/Dockerfile" \
     --tag "$image" "$context" >/dev/null || fail "docker build of $image failed"
+# The one that lost its name; one that a container still uses stays.
+[ -z "$before" ] || docker image rm "$before" >/dev/null 2>&1 || true

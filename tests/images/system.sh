@@ -8,6 +8,10 @@ missing=""
 command -v dockerd >/dev/null || [ -S /var/run/docker.sock ] || missing="$missing docker.io"
 command -v iptables >/dev/null || [ -S /var/run/docker.sock ] || missing="$missing iptables"
 command -v debootstrap >/dev/null || missing="$missing debootstrap"
+command -v docker-registry >/dev/null || missing="$missing docker-registry"
+[ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
+command -v ssh >/dev/null || missing="$missing openssh-client"
+command -v openssl >/dev/null || missing="$missing openssl"
 
 if [ -n "$missing" ]; then
     if [ "$(id -u)" != 0 ]; then

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pynvml import NVMLError
 
+from rackgate.telemetry.clock_events import clock_event_names
 from rackgate.telemetry.dcgm import is_blank, samples_by_card, xid_change
 from rackgate.telemetry.fabric import FabricCard, judge_fabric
 from rackgate.telemetry.nvml import (
     card_signals,
-    clock_event_names,
     clock_event_reasons,
     memory,
 )

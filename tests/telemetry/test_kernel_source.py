@@ -3,8 +3,14 @@ from pathlib import Path
 
 import pytest
 
+from rackgate.measurement import Reason
 from rackgate.target import Card, Node
 from rackgate.telemetry.kernel_source import KernelLogSource
+
+
+def new(source):
+    return [one for one in source.poll() if one.field != "xid_watch"]
+
 
 NODE = Node(name="n1", cards=(Card(name="n1/gpu0", node="n1", index=0),))
 CARD = {"0000:1b:00.0": "n1/gpu0"}
@@ -29,10 +35,10 @@ def append(path, text):
 
 def test_each_event_is_one_reading_of_its_card(log):
     source = KernelLogSource(NODE, log, card_of=CARD)
-    assert [one.value for one in source.poll()] == [31.0]
-    assert source.poll() == []
+    assert [one.value for one in new(source)] == [31.0]
+    assert new(source) == []
     append(log, xid(79) + xid(13, pci="0000:99:00"))
-    assert [(one.entity, one.field, one.value) for one in source.poll()] == [
+    assert [(one.entity, one.field, one.value) for one in new(source)] == [
         ("n1/gpu0", "xid", 79.0),
         ("n1", "xid", 13.0),
     ]
@@ -43,8 +49,8 @@ def test_only_events_inside_the_window_count(log):
     source = KernelLogSource(NODE, log, card_of=CARD)
     begin = time.perf_counter_ns()
     append(log, xid(79))
-    source.poll()
-    placed = source.window(begin - 10**6, time.perf_counter_ns() + 10**6)
+    new(source)
+    placed = source.book.window(begin - 10**6, time.perf_counter_ns() + 10**6)
     assert [event.code for event in placed.inside] == [79]
     assert [event.code for event in placed.earlier] == [31]
     source.close()
@@ -52,53 +58,61 @@ def test_only_events_inside_the_window_count(log):
 
 def test_a_source_can_begin_at_the_end(log):
     source = KernelLogSource(NODE, log, card_of=CARD, from_start=False)
-    assert source.poll() == []
+    assert new(source) == []
     append(log, xid(48))
-    assert [one.value for one in source.poll()] == [48.0]
+    assert [one.value for one in new(source)] == [48.0]
     source.close()
 
 
 def test_half_a_line_waits_for_its_end(log):
     source = KernelLogSource(NODE, log, card_of=CARD)
-    source.poll()
+    new(source)
     whole = xid(79)
     append(log, whole[:30])
-    assert source.poll() == []
+    assert new(source) == []
     append(log, whole[30:])
-    assert [one.value for one in source.poll()] == [79.0]
+    assert [one.value for one in new(source)] == [79.0]
     source.close()
 
 
 def test_a_rotated_log_is_followed(log, tmp_path):
     source = KernelLogSource(NODE, log, card_of=CARD)
-    source.poll()
+    new(source)
     log.rename(tmp_path / "kern.log.1")
     log.write_text(xid(62))
-    assert [one.value for one in source.poll()] == [62.0]
+    assert [one.value for one in new(source)] == [62.0]
     source.close()
 
 
 def test_a_message_in_pieces_is_one_event(log):
     source = KernelLogSource(NODE, log)
-    source.poll()
+    new(source)
     append(log, "[9.0] NVRM: API mismatch: the client has the version 550.90.07, but\n")
-    assert source.poll() == []
+    assert new(source) == []
     append(log, "NVRM: this kernel module has the version 550.54.15.  Please\n")
     append(log, "NVRM: make sure that this kernel module and all NVIDIA driver\n")
     append(log, "NVRM: components have the same version.\n")
-    source.poll()
-    assert source.events[-1].details == {"client": "550.90.07", "module": "550.54.15"}
+    new(source)
+    assert source.book.events[-1].details == {"client": "550.90.07", "module": "550.54.15"}
     source.close()
 
 
 def test_a_log_that_cannot_be_read_is_a_problem_and_no_health(tmp_path):
     source = KernelLogSource(NODE, tmp_path / "nothing")
-    assert (source.poll(), "No such file" in source.problem) == ([], True)
+    (watch,) = source.poll()
+    assert (watch.field, watch.value, watch.reason) == ("xid_watch", None, Reason.ABSENT)
+    assert "No such file" in watch.detail
+
+
+def test_a_log_that_is_read_says_so(log):
+    source = KernelLogSource(NODE, log)
+    assert [(one.entity, one.value) for one in source.poll() if one.field == "xid_watch"] == [("n1", 1.0)]
+    source.close()
 
 
 def test_the_kernels_own_device_gives_events_or_a_problem():
     source = KernelLogSource(NODE, Path("/dev/kmsg"))
-    source.poll()
+    new(source)
     source.close()
     cure = "add this user to the group that may read it"
     assert source.problem == "" or cure in source.problem or "No such file" in source.problem

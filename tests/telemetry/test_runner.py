@@ -19,7 +19,9 @@ def machine(root, **changes):
         "proc/sys/kernel/osrelease": "6.8.0-60-generic\n",
         "proc/sys/kernel/random/boot_id": "11111111-2222\n",
         "proc/modules": "nvidia 1234 0 - Live 0x0 (POE)\nnvidia_peermem 12 0 - Live 0x0\n",
-        "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release\n",
+        "proc/driver/nvidia/version": (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release\n"
+        ),
         "proc/meminfo": "MemTotal:  2113929216 kB\nHugePages_Total:  512\n",
         "proc/self/limits": "Max locked memory         unlimited            unlimited            bytes\n",
         "etc/os-release": 'PRETTY_NAME="Ubuntu 24.04.2 LTS"\n',

@@ -124,9 +124,18 @@ def test_a_slow_counter_reaches_back_to_its_last_value(tmp_path):
         value = 5.0 if second < 12 else 9.0
         sampler.take([reading(value, "pcie_replays", t_ns=second * SECOND)])
     kept = sampler.window(0, 20 * SECOND).series("n1/gpu0", "pcie_replays")
-    assert list(kept.t_ns // SECOND) == [0, 5, 10, 12, 17]
+    assert list(kept.t_ns // SECOND) == [0, 5, 10, 12, 17, 19]
     series = sampler.window(11 * SECOND, 14 * SECOND).series("n1/gpu0", "pcie_replays")
     assert series.values[-1] - series.values[0] == 4.0
+
+
+def test_an_unchanged_counter_is_known_to_the_end_of_a_short_window(tmp_path):
+    sampler = Sampler([], tmp_path / "parts", interval_s=0.1)
+    for tenth in range(30):
+        sampler.take([reading(5.0, "pcie_replays", t_ns=tenth * SECOND // 10)])
+    series = sampler.window(SECOND, 2 * SECOND).series("n1/gpu0", "pcie_replays")
+    assert list(series.t_ns) == [0, round(2.15 * SECOND)]
+    assert list(series.values) == [5.0, 5.0]
 
 
 def test_an_optional_field_without_a_value_is_said_now_and_then():

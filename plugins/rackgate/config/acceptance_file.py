@@ -154,6 +154,11 @@ class _Merge:
                 loads[name] = LoadTable.model_validate(raw).noun(name)
             except ValidationError as error:
                 self.problems += problems_of(error, LoadTable, self.owner[f"load.{name}"], f"load.{name}")
+            except ValueError as error:  # its trace or its tokeniser cannot be used
+                self.problems.append(f"{self.owner[f'load.{name}']}: load.{name}: {error}")
+            else:
+                owner = self.owner[f"load.{name}"]
+                self.problems += [f"{owner}: load.{name}.{problem}" for problem in loads[name].problems]
         slos: list[Slo] = []
         for row_id, raw in self.rows.items():
             owner = self.owner[f"slo '{row_id}'"]

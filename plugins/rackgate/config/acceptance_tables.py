@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rackgate.load import Arrival, Limits, Load
+from rackgate.load import Arrival, Limits, Load, Phase, Shape, Spread
+from rackgate.loadgen.trace import trace_of
 from rackgate.slo import Op, Scope, Severity, Slo
 
-__all__ = ["PROFILES", "STATISTICS", "AcceptanceTables", "LimitsTable", "LoadTable", "SloTable"]
+__all__ = [
+    "PROFILES",
+    "STATISTICS",
+    "AcceptanceTables",
+    "LimitsTable",
+    "LoadTable",
+    "PhaseTable",
+    "SloTable",
+    "SpreadTable",
+]
 
 PROFILES = ("smoke", "ci", "golive", "signoff", "strict")
 STATISTICS = ("value", "mean", "max", "p50", "p90", "p95", "p99", "p999")
@@ -32,6 +43,23 @@ class LimitsTable(_Table):
     total_s: _Positive = 300.0
 
 
+class SpreadTable(_Table):
+    """`[load.NAME.prompt_spread]` or `output_spread`, tokens."""
+
+    shape: Annotated[Shape, _Word]
+    deviation: float = Field(ge=0, allow_inf_nan=False)
+    least: int = Field(default=1, ge=1)
+    most: int | None = Field(default=None, ge=1)
+
+
+class PhaseTable(_Table):
+    """`[[load.NAME.phases]]`."""
+
+    duration_s: _Positive
+    rate_per_s: float = Field(ge=0, allow_inf_nan=False)
+    to_rate_per_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
 class LoadTable(_Table):
     """`[load.NAME]`."""
 
@@ -50,16 +78,41 @@ class LoadTable(_Table):
     limits: LimitsTable = LimitsTable()
     ttft_bound_ms: _Positive | None = None
     tpot_bound_ms: _Positive | None = None
+    e2e_bound_ms: _Positive | None = None
+    burstiness: _Positive = 1.0
+    phases: list[PhaseTable] = []
+    arrivals_s: list[Annotated[float, Field(ge=0, allow_inf_nan=False)]] = []
+    ramp_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    prompt_spread: SpreadTable | None = None
+    output_spread: SpreadTable | None = None
+    shared_prefix_tokens: int = Field(default=0, ge=0)
+    shared_prefixes: int = Field(default=1, ge=1)
+    turns: int = Field(default=1, ge=1)
+    think_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    trace: str | None = None
+    trace_format: str = Field(default="auto", pattern="^(auto|mooncake|azure|burstgpt|sharegpt)$")
+    trace_speed: _Positive = 1.0
+    context_tokens: int | None = Field(default=None, ge=1)
+    tokenizer: str | None = None
     reason: str = ""
 
     def noun(self, name: str) -> Load:
-        """Return the load."""
-        fields = {
-            key: getattr(self, key)
-            for key in LoadTable.model_fields
-            if key not in ("limits", "looks", "reason")
-        }
-        return Load(name=name, looks=tuple(self.looks), limits=Limits(**self.limits.model_dump()), **fields)
+        """Return the load; its trace is read, so that its length is known. Raises `ValueError`."""
+        made = ("limits", "looks", "reason", "phases", "arrivals_s", "prompt_spread", "output_spread")
+        fields = {key: getattr(self, key) for key in LoadTable.model_fields if key not in made}
+        for key in ("prompt_spread", "output_spread"):
+            table = getattr(self, key)
+            fields[key] = None if table is None else Spread(**table.model_dump())
+        load = Load(
+            name=name,
+            looks=tuple(self.looks),
+            limits=Limits(**self.limits.model_dump()),
+            phases=tuple(Phase(**phase.model_dump()) for phase in self.phases),
+            arrivals_s=tuple(self.arrivals_s),
+            **fields,
+        )
+        trace = trace_of(load)
+        return load if trace is None else replace(load, trace_requests=len(trace.requests))
 
 
 class SloTable(_Table):

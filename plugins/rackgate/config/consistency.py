@@ -48,7 +48,7 @@ def impossible(
 def _undecidable(row: Slo, load: Load, where: str, engines: int | None) -> list[str]:
     from rackgate.statistics.percentiles import samples_needed
 
-    if load.open and (load.rate_per_s is None or load.duration_s is None):
+    if load.open and not load.planned_requests:
         return [f"{where}.load: open load '{load.name}' needs rate_per_s and duration_s"]
     if not load.open and (not load.looks or list(load.looks) != sorted(set(load.looks))):
         return [f"{where}.load: closed load '{load.name}' needs looks that grow, such as [105, 210, 420]"]

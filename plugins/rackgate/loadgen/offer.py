@@ -16,8 +16,8 @@ from rackgate.loadgen.handicap import spoil
 from rackgate.loadgen.heartbeat import Heartbeat
 from rackgate.loadgen.http1 import HttpClient
 from rackgate.loadgen.lane import Lane
-from rackgate.loadgen.spool import spool_line
 from rackgate.loadgen.now import Now
+from rackgate.loadgen.spool import spool_line
 from rackgate.loadgen.trace import trace_of
 from rackgate.loadgen.transport import Server
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
+from rackgate.load import Arrival
 from rackgate.loadgen.child import start_child
 from rackgate.loadgen.handicap import HANDICAPS
-from rackgate.loadgen.plan import Endpoint, Plan
 from rackgate.loadgen.now import Now, now_path, read_now
-from rackgate.loadgen.spool import read_spool
+from rackgate.loadgen.plan import Endpoint, Plan
+from rackgate.loadgen.spool import read_spool, sample_of_line
 from rackgate.loadgen.trace import trace_of
-from rackgate.load import Arrival
 from rackgate.measurement import Reason
 
 if TYPE_CHECKING:
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from rackgate.load import Load
     from rackgate.loadgen.table import SampleTable
     from rackgate.loadgen.trace import Trace
+    from rackgate.sample import Sample
 
 __all__ = ["Counters", "OfferedLoad", "RunningLoad", "start_load"]
 
 _GRACE_S = 3.0
+_MOST_RECENT = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +108,8 @@ def start_load(
     if problems:
         raise ValueError("\n".join(f"load {load.name!r}: {problem}" for problem in problems))
     planned = requests if requests is not None else (load.planned_requests or None)
-    span_s = (
-        load.duration_s or sum(phase.duration_s for phase in load.phases) or max(load.arrivals_s, default=0)
-    )
+    span_s = load.duration_s or sum((phase.duration_s for phase in load.phases), 0.0)
+    span_s = span_s or max(load.arrivals_s, default=0.0) / load.trace_speed
     trace = trace_of(load)
     if trace is not None:
         planned = _within(trace, load, planned)
@@ -154,7 +155,7 @@ class RunningLoad:
         self._offered: OfferedLoad | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the worker lives
         self._said = b""
-        self._counted = self._counted_bytes = 0
+        self._counted = self._counted_bytes = self._read_bytes = 0
         self._worker = start_child("rackgate.loadgen.worker", stderr=self._errors)
         self._tell((plan.to_json() + "\n").encode())
 
@@ -184,6 +185,21 @@ class RunningLoad:
     def now(self) -> Now | None:
         """Where the load stands; None before the worker has said so."""
         return read_now(now_path(self._spool))
+
+    def recent(self) -> list[Sample]:
+        """Return the requests that have ended since this was asked before, the last 2,000 at most."""
+        if not self._spool.exists():
+            return []
+        with self._spool.open("rb") as spool:
+            spool.seek(self._read_bytes)
+            new = spool.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._read_bytes += len(whole)
+        return [sample_of_line(line) for line in whole.splitlines()[-_MOST_RECENT:]]
+
+    def wait(self, limit_s: float) -> bool:
+        """Return whether the load has ended, after `limit_s` at most."""
+        return self._offered is not None or self._await_result(limit_s)
 
     def __enter__(self) -> Self:
         return self

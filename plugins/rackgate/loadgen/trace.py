@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +116,9 @@ def _rows(
 
 
 def _reason(error: Exception) -> str:
-    return f"no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
+    if isinstance(error, KeyError):
+        return f"no {error.args[0]!r}"
+    return "a value is missing" if "NoneType" in str(error) else str(error)
 
 
 def _mooncake(text: str) -> Iterator[tuple[int, TraceRequest | Exception]]:
@@ -130,7 +132,7 @@ def _mooncake(text: str) -> Iterator[tuple[int, TraceRequest | Exception]]:
 
 def _mooncake_row(row: Any) -> TraceRequest:
     if not isinstance(row, dict):
-        raise ValueError(f"a JSON object is due, not {type(row).__name__}")
+        raise TypeError(f"a JSON object is due, not {type(row).__name__}")
     blocks = tuple(_whole(block) for block in row.get("hash_ids", ()))
     prompt = _whole(row["input_length"])
     if (
@@ -174,8 +176,6 @@ def _table(
     table = csv.DictReader(text.splitlines())
     for cells in table:
         try:
-            if None in cells.values():
-                raise ValueError(f"{sum(cell is not None for cell in cells.values())} cells are too few")
             yield table.line_num, row(cells)
         except (ValueError, KeyError, TypeError) as error:
             yield table.line_num, error
@@ -186,9 +186,8 @@ def _moment_s(text: str) -> float:
     whole, dot, rest = text.strip().partition(".")
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
     zone = rest[len(digits) :]
-    moment = datetime.fromisoformat(
-        f"{whole}{zone if zone else '' if '+' in whole or 'Z' in whole else '+00:00'}"
-    )
+    moment = datetime.fromisoformat(whole + zone)
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return moment.timestamp() + (float(f"0.{digits}") if dot and digits else 0.0)
 
 
@@ -215,9 +214,12 @@ def _sharegpt(path: Path, text: str, tokens_in: Callable[[str], int]) -> tuple[l
         said = [
             (str(turn.get("from")), str(turn.get("value") or "")) for turn in turns if isinstance(turn, dict)
         ]
-        if len(said) < 2 or (said[0][0], said[1][0]) not in (("human", "gpt"), ("user", "assistant")):
-            left_out += 1
-        elif not said[0][1].strip() or not said[1][1].strip():
+        if (
+            len(said) < 2
+            or (said[0][0], said[1][0]) not in (("human", "gpt"), ("user", "assistant"))
+            or not said[0][1].strip()
+            or not said[1][1].strip()
+        ):
             left_out += 1
         else:
             prompt, answer = said[0][1], said[1][1]
@@ -229,6 +231,13 @@ def _sharegpt(path: Path, text: str, tokens_in: Callable[[str], int]) -> tuple[l
                 )
             )
     return found, left_out
+
+
+def _is_exchange(said: list[tuple[str, str]]) -> bool:
+    """Return whether a conversation begins with something asked and something answered."""
+    if [who for who, _ in said[:2]] not in (["human", "gpt"], ["user", "assistant"]):
+        return False
+    return all(text.strip() for _, text in said[:2])
 
 
 def _quarter(text: str) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rackgate.judge import quantile_of
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.metrics.requests import Chosen, chosen_samples, failed_mask, owners, steady_windows
+from rackgate.metrics.requests import Chosen, chosen_samples, failed_mask, good_mask, owners, steady_windows
 from rackgate.planning import pair_name, pairs_of
 from rackgate.sample import Outcome
 from rackgate.statistics.percentiles import nearest_rank
@@ -16,6 +16,7 @@ from rackgate.statistics.proportions import proportion_bounds
 from rackgate.statistics.ratios import balance, scaling_efficiency, throughput_per_s
 
 if TYPE_CHECKING:
+    from rackgate.load import Load
     from rackgate.metrics.metric import Register
     from rackgate.observation import Observation
     from rackgate.slo import Slo
@@ -67,6 +68,50 @@ def offered_share(observation: Observation, slo: Slo, entity: str) -> Measuremen
     value = float((outcome == Outcome.OK).sum()) / asked
     dropped = int((outcome == Outcome.DROPPED).sum())
     return _value(slo, entity, value, asked, f"{dropped} dropped at the concurrency cap")
+
+
+def goodput(observation: Observation, slo: Slo, entity: str) -> Measurement:
+    """Requests that were ok and inside every per-request bound of the load / attempted ones."""
+    chosen = chosen_samples(observation, slo, entity)
+    if chosen.table is None:
+        return _none(chosen, slo, entity)
+    load = chosen.looks[-1].load
+    bounds = _bounds_of(load)
+    if not bounds:
+        text = f"load '{load.name}' has none of ttft_bound_ms, tpot_bound_ms, e2e_bound_ms"
+        return missing(slo.metric, entity, slo.unit, Reason.NOT_CONFIGURED, text)
+    attempted = int((np.asarray(chosen.table.column("outcome"), dtype=str) != Outcome.CANCELLED).sum())
+    if not attempted:
+        return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "nothing was attempted")
+    good = int(good_mask(chosen.table, load).sum())
+    return Measurement(
+        metric=slo.metric, entity=entity, value=good / attempted, unit=slo.unit, count=attempted,
+        bounds=proportion_bounds(good, attempted), detail=", ".join(bounds),
+    )  # fmt: skip
+
+
+def goodput_per_s(observation: Observation, slo: Slo, entity: str) -> Measurement:
+    """Good requests (see goodput) that ended in the steady window / its length."""
+    chosen = chosen_samples(observation, slo, entity)
+    share = goodput(observation, slo, entity)
+    if share.value is None or chosen.table is None:
+        return share
+    good, rate = good_mask(chosen.table, chosen.looks[-1].load), 0.0
+    done = np.asarray(chosen.table.column("done_ns"), dtype=float)
+    for windows, mask in steady_windows(chosen.table):
+        seconds = sum(end - start for start, end in windows) / 1e9
+        ended = sum(int((good & mask & (done > start) & (done <= end)).sum()) for start, end in windows)
+        rate += ended / seconds if seconds > 0 else 0.0
+    return _value(slo, entity, rate, share.count, share.detail)
+
+
+def _bounds_of(load: Load) -> list[str]:
+    """Return the per-request bounds of a load as people read them."""
+    return [
+        f"{name.split('_')[0].upper()} <= {bound:g} ms"
+        for name in ("ttft_bound_ms", "tpot_bound_ms", "e2e_bound_ms")
+        if (bound := getattr(load, name)) is not None
+    ]
 
 
 def balance_ratio(observation: Observation, slo: Slo, entity: str) -> Measurement:
@@ -210,6 +255,8 @@ def register_metrics(register: Register) -> None:
     register("output_token_throughput", "tok/s", output_token_throughput)
     register("request_throughput", "1/s", request_throughput)
     register("offered_share", "ratio", offered_share)
+    register("goodput", "ratio", goodput)
+    register("goodput_per_s", "1/s", goodput_per_s)
     register("balance_ratio", "ratio", balance_ratio)
     register("scaling_efficiency", "ratio", scaling)
     register("tpot_ratio", "ratio", tpot_ratio)

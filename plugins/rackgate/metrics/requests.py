@@ -17,6 +17,7 @@ from rackgate.statistics.percentiles import nearest_rank, percentile_bounds
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from rackgate.load import Load
     from rackgate.loadgen import OfferedLoad
     from rackgate.loadgen.table import SampleTable
     from rackgate.observation import Observation, Offer
@@ -26,6 +27,7 @@ __all__ = [
     "Chosen",
     "chosen_samples",
     "failed_mask",
+    "good_mask",
     "lag_p99_ms",
     "owners",
     "percentile_of",
@@ -122,6 +124,22 @@ def steady_windows(
 def failed_mask(table: SampleTable) -> npt.NDArray[np.bool_]:
     """Return which samples count as errors."""
     return np.isin(np.asarray(table.column("outcome"), dtype=str), [str(outcome) for outcome in FAILED])
+
+
+def good_mask(table: SampleTable, load: Load) -> npt.NDArray[np.bool_]:
+    """Return which samples were ok and inside every per-request bound of their load.
+
+    A TPOT that an answer of one token cannot have breaks no bound.
+    """
+    good = np.asarray(table.column("outcome"), dtype=str) == Outcome.OK
+    for column, bound in (
+        ("ttft_ms", load.ttft_bound_ms), ("tpot_ms", load.tpot_bound_ms), ("e2e_ms", load.e2e_bound_ms)
+    ):  # fmt: skip
+        if bound is not None:
+            values = np.asarray(table.column(column), dtype=float)
+            lacks = np.isnan(values) if column == "tpot_ms" else np.zeros(len(values), dtype=bool)
+            good &= (values <= bound) | lacks
+    return np.asarray(good, dtype=bool)
 
 
 def lag_p99_ms(looks: tuple[OfferedLoad, ...]) -> float | None:

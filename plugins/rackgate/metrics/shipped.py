@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rackgate.metrics import faults, hardware, latency, probes, rates
+from rackgate.metrics import cost, faults, hardware, latency, probes, rates
 
 if TYPE_CHECKING:
     from rackgate.metrics.metric import Register
@@ -14,5 +14,5 @@ __all__ = ["register_metrics"]
 
 def register_metrics(register: Register) -> None:
     """Register all of them."""
-    for module in (latency, rates, hardware, faults, probes):
+    for module in (latency, rates, hardware, cost, faults, probes):
         module.register_metrics(register)

@@ -28,6 +28,7 @@ _FILES = (
     "/sys/class/infiniband/*/ports/*/counters/port_rcv_errors",
     "/sys/class/infiniband/*/ports/*/counters/link_error_recovery",
 )
+_FIELDS = tuple(name for name in HOST_FIELDS if name != "xid_watch")  # that is the kernel log's
 _CLOCK = Command(argv=("chronyc", "-c", "tracking"))
 _DISK = Command(argv=("df", "-Pk", "/"))
 _VIRTUAL = ("lo", "docker", "veth", "br-", "virbr", "cni", "flannel", "cali", "tun", "dummy")
@@ -67,7 +68,7 @@ class HostSource:
     def nothing(self, reason: Reason, detail: str) -> list[Reading]:
         """Return every host field without a value."""
         t_ns = time.perf_counter_ns()
-        return [Reading(t_ns, self._node, self._node, name, None, reason, detail) for name in HOST_FIELDS]
+        return [Reading(t_ns, self._node, self._node, name, None, reason, detail) for name in _FIELDS]
 
     def close(self) -> None:
         """Let go of the node."""
@@ -82,7 +83,7 @@ class HostSource:
     def _readings(self, values: Mapping[str, float], clock: Ran) -> list[Reading]:
         t_ns = time.perf_counter_ns()
         readings = []
-        for name in HOST_FIELDS:
+        for name in _FIELDS:
             value = values.get(name)
             reason, detail = None, ""
             if value is None:

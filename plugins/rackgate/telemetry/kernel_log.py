@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-__all__ = ["KernelEvent", "Placed", "parse_log", "place"]
+__all__ = ["KernelEvent", "Placed", "event_of", "parse_log", "place"]
 
 _PCI = r"(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)"
 _XID = re.compile(
@@ -110,6 +110,12 @@ def parse_log(
     return tuple(events)
 
 
+def event_of(kind: str, code: int, text: str, line: LogLine, pci: str | None) -> KernelEvent:
+    """Return an XID or SXid of which the code and the words behind it are known."""
+    details = _words(text) if kind == "xid" else _switch_words(text)
+    return KernelEvent(kind=kind, line=line, text=text, pci=pci, code=code, details=details)
+
+
 def place(events: Iterable[KernelEvent], start_ns: int, end_ns: int, wall_to_monotonic_ns: int) -> Placed:
     """Sort events by where they lie: only those inside the window count against it."""
     sorted_out: dict[str, list[KernelEvent]] = {
@@ -151,10 +157,7 @@ def _xid(line: LogLine) -> KernelEvent | None:
     if instance is not None:
         details["gpu_instance"] = int(instance)
         details["compute_instance"] = None if compute is None else int(compute)
-    details |= _nvlink(text)
-    recovery = _RECOVERY.search(text)
-    if recovery:
-        details["recovery_action"] = int(recovery[1], 16)
+    details |= _words(text)
     return KernelEvent(
         kind="xid",
         line=line,
@@ -176,6 +179,12 @@ def _owner(rest: str) -> tuple[int | None, str | None, str]:
     pid, process, text = found.groups()
     number = int(pid) if pid and pid.isdigit() else None
     return number, None if process in (None, "<unknown>") else process, text
+
+
+def _words(text: str) -> dict[str, object]:
+    recovery = _RECOVERY.search(text)
+    action = {"recovery_action": int(recovery[1], 16)} if recovery else {}
+    return {**_nvlink(text), **action}
 
 
 def _nvlink(text: str) -> dict[str, object]:
@@ -200,16 +209,21 @@ def _sxid(line: LogLine) -> KernelEvent | None:
     if found is None:
         return None
     switch, address, code, text = found.groups()
+    details = {"switch": switch, **_switch_words(text)}
+    return KernelEvent(
+        kind="sxid", line=line, text=text, pci=canonical_pci(address), code=int(code), details=details
+    )
+
+
+def _switch_words(text: str) -> dict[str, object]:
     link = re.search(r"\bLink (\d+)", text)
-    details: dict[str, object] = {"switch": switch, "link": int(link[1]) if link else None}
+    details: dict[str, object] = {"link": int(link[1]) if link else None}
     words = _DATA.match(text)
     if words:
         details["data_words"] = [word.strip() for word in words[1].split(",")]
     else:
         details["fatal"] = text.startswith("Fatal")
-    return KernelEvent(
-        kind="sxid", line=line, text=text, pci=canonical_pci(address), code=int(code), details=details
-    )
+    return details
 
 
 def _fallen(line: LogLine) -> KernelEvent | None:

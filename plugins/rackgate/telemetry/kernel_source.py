@@ -5,32 +5,34 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import time
 from typing import TYPE_CHECKING
 
-from rackgate.telemetry.kernel_log import KernelEvent, Placed, parse_log, place
+from rackgate.measurement import Reason
+from rackgate.telemetry.event_book import EventBook
+from rackgate.telemetry.kernel_log import parse_log
 from rackgate.telemetry.log_folding import unfinished
-from rackgate.telemetry.log_line import boot_to_monotonic_ns
-from rackgate.telemetry.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from rackgate.measurement import Reason
     from rackgate.target import Node
+    from rackgate.telemetry.reading import Reading
 
 __all__ = ["KernelLogSource"]
 
-_KEPT_EVENTS = 10_000
+_REASONS = {
+    errno.EPERM: Reason.NO_PERMISSION,
+    errno.EACCES: Reason.NO_PERMISSION,
+    errno.ENOENT: Reason.ABSENT,
+}
 _CHUNK = 1 << 20
 _RECORD = 1 << 16
 
 
 class KernelLogSource:
-    """Events of one node's kernel: a reading each, and the events themselves by window.
+    """Events of one node's kernel: a reading each, and all of them in `book`.
 
-    `card_of` maps canonical PCI addresses to entities; an event of no known card belongs to the node.
     `problem` says why nothing can be read, "" if it can: no event then means no knowledge, not health.
     `lost` counts how often the kernel overwrote lines before they were read.
     """
@@ -47,10 +49,7 @@ class KernelLogSource:
         self.name = f"kernel log {node.name}"
         self.problem = ""
         self.lost = 0
-        self.events: list[KernelEvent] = []
-        self.card_of = dict(card_of or {})
-        self.wall_to_monotonic_ns = time.perf_counter_ns() - time.time_ns()
-        self._node = node
+        self.book = EventBook(node.name, card_of)
         self._path = path
         self._from_start = from_start
         self._utc_offset_s = utc_offset_s
@@ -61,29 +60,24 @@ class KernelLogSource:
         self._held: list[str] = []
 
     def poll(self) -> list[Reading]:
-        """Return one reading for each XID or SXid that came since the last poll."""
+        """Return that the log is read, and one reading for each XID or SXid since the last poll."""
         try:
             lines = self._lines()
         except OSError as error:
             self._problem(error)
-            return []
+            return [self.book.watch(self.problem, _REASONS.get(error.errno or 0, Reason.UNREACHABLE))]
         self.problem = ""
         if unfinished(lines) and not self._held:
             self._held = lines
-            return []
+            return [self.book.watch()]
         lines, self._held = [*self._held, *lines], []
         fresh = parse_log(lines, utc_offset_s=self._utc_offset_s)
-        self.events = [*self.events, *fresh][-_KEPT_EVENTS:]
-        return [reading for event in fresh if (reading := self._reading(event)) is not None]
-
-    def window(self, start_ns: int, end_ns: int) -> Placed:
-        """Return all events so far, by where they lie to a window."""
-        return place(self.events, start_ns, end_ns, self.wall_to_monotonic_ns)
+        return [self.book.watch(), *self.book.add(fresh)]
 
     def nothing(self, reason: Reason, detail: str) -> list[Reading]:
-        """Return no reading: that there was no event is nothing that can be measured."""
-        self.problem = f"{reason}: {detail}"
-        return []
+        """Return that the log is not read now."""
+        self.problem = detail
+        return [self.book.watch(detail, reason)]
 
     def close(self) -> None:
         """Close the file."""
@@ -97,15 +91,6 @@ class KernelLogSource:
             cure = "; add this user to the group that may read it (adm, systemd-journal), or CAP_SYSLOG"
         self.problem = f"{self._path}: {error.strerror}{cure}"
         self.close()
-
-    def _reading(self, event: KernelEvent) -> Reading | None:
-        moment = boot_to_monotonic_ns(event.line, self.wall_to_monotonic_ns)
-        code = event.code if event.code is not None else event.equivalent_xid
-        if moment is None or code is None or not event.trusted:
-            return None
-        entity = self.card_of.get(event.pci or "", self._node.name)
-        field = "sxid" if event.kind == "sxid" else "xid"
-        return Reading(moment, self._node.name, entity, field, float(code), None, event.text[:200])
 
     def _lines(self) -> list[str]:
         if self._descriptor is None or self._replaced():

@@ -18,31 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "CLOCK_EVENTS",
     "Asked",
     "ask",
     "attempt",
     "card_signals",
-    "clock_event_names",
     "clock_event_reasons",
     "fabric_info",
     "fan_pct",
     "memory",
+    "mig_enabled",
     "utilisation",
 ]
-
-CLOCK_EVENTS = {
-    0x1: "gpu_idle",
-    0x2: "application_clocks",
-    0x4: "sw_power_cap",
-    0x8: "hw_slowdown",
-    0x10: "sync_boost",
-    0x20: "sw_thermal_slowdown",
-    0x40: "hw_thermal_slowdown",
-    0x80: "hw_power_brake",
-    0x100: "display_clocks",
-}
-"""The bits of `clock_event_reasons`."""
 
 _UNIFIED_WITHIN = 0.005
 
@@ -125,11 +111,6 @@ def clock_event_reasons(nvml: Any, handle: Any) -> Asked:
     return old if old.value is not None else new
 
 
-def clock_event_names(mask: int) -> tuple[str, ...]:
-    """Return the name of each bit that is set, the lowest first."""
-    return tuple(name for bit, name in CLOCK_EVENTS.items() if mask & bit)
-
-
 def memory(nvml: Any, handle: Any, host_memory_bytes: int | None) -> tuple[Asked, Asked, bool]:
     """Return (used MiB, total MiB, unified): a card that shares the host's memory has none of its own."""
     info, refused = attempt("memory", lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
@@ -150,15 +131,19 @@ def fan_pct(nvml: Any, handle: Any) -> Asked:
     return ask("fan", lambda: nvml.nvmlDeviceGetFanSpeed(handle))
 
 
-def utilisation(nvml: Any, handle: Any) -> tuple[Asked, Asked, Asked]:
-    """Return (compute %, memory %, MIG enabled); with MIG on, utilisation belongs to the instances."""
-    mig = ask("MIG mode", lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
+def utilisation(nvml: Any, handle: Any) -> tuple[Asked, Asked]:
+    """Return (compute %, memory %); with MIG on, utilisation belongs to the instances."""
     rates, refused = attempt("utilisation", lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
     if refused is None:
-        return Asked(float(rates.gpu)), Asked(float(rates.memory)), mig
-    detail = "MIG is on: look at the instances" if mig.value else refused.detail
+        return Asked(float(rates.gpu)), Asked(float(rates.memory))
+    detail = "MIG is on: look at the instances" if mig_enabled(nvml, handle).value else refused.detail
     nothing = Asked(None, refused.reason, detail, refused.code)
-    return nothing, nothing, mig
+    return nothing, nothing
+
+
+def mig_enabled(nvml: Any, handle: Any) -> Asked:
+    """Return 1 if the card is cut into instances, 0 if not; a card that cannot be refuses."""
+    return ask("MIG mode", lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
 
 
 def card_signals(
@@ -166,7 +151,7 @@ def card_signals(
 ) -> dict[str, Asked]:
     """Return our fields of one card; with `slow` also those that seldom change."""
     used, total, _ = memory(nvml, handle, host_memory_bytes)
-    compute, copy, mig = utilisation(nvml, handle)
+    compute, copy = utilisation(nvml, handle)
     found = {
         "temperature_c": ask("temperature", lambda: _temperature(nvml, handle)),
         "temperature_margin_c": ask("margin", lambda: nvml.nvmlDeviceGetMarginTemperature(handle)),
@@ -181,7 +166,11 @@ def card_signals(
     if found["energy_j"].value is None:
         found["energy_j"] = ask("energy", lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle), 1e-3)
     if slow:
-        found |= {"memory_total_mib": total, "memory_utilisation_pct": copy, "mig_enabled": mig}
+        found |= {
+            "memory_total_mib": total,
+            "memory_utilisation_pct": copy,
+            "mig_enabled": mig_enabled(nvml, handle),
+        }
         found |= _slow_signals(nvml, handle)
     return found
 

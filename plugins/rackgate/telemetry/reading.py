@@ -111,6 +111,7 @@ CHASSIS_FIELDS = {
 """Signals of a node's chassis, from its management controller."""
 
 HOST_FIELDS = {
+    "xid_watch": "bool",
     "cpu_pct": "%",
     "host_memory_available_mib": "MiB",
     "clock_offset_s": "s",
@@ -121,7 +122,7 @@ HOST_FIELDS = {
     "infiniband_errors": "errors",
     "disk_free_mib": "MiB",
 }
-"""Signals of a node's operating system."""
+"""Signals of a node's operating system; `xid_watch` is 1 while its kernel log is read."""
 
 FIELDS = CARD_FIELDS | EVENT_FIELDS | ENGINE_FIELDS | CHASSIS_FIELDS | HOST_FIELDS
 """Every field and its unit."""

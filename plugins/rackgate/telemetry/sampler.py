@@ -146,11 +146,13 @@ class Sampler:
             recent, fresh = list(self._recent), self._recent[self._written :]
             parts = [path for low, high, path in self._parts if low <= end and high >= back]
             before = [one for one in self._thinning.last() if one.value is None and one.t_ns < back]
+            still = [one for one in self._thinning.still(end) if one.t_ns >= back]
             on_disk = self._dropped_until_ns >= back
         tables = [TelemetryTable.read(path) for path in parts] if on_disk else []
         tables.append(TelemetryTable.from_readings(fresh if on_disk else recent))
         inside = [one.window(back, begin, end) for one in tables]
-        return TelemetryTable.concat([TelemetryTable.from_readings(before), *inside])
+        ends = TelemetryTable.from_readings(still)
+        return TelemetryTable.concat([TelemetryTable.from_readings(before), *inside, ends])
 
     def _watching(self) -> None:
         """Say of each source that hangs, once per interval, that it does; write full parts."""

@@ -131,6 +131,11 @@ class TelemetryTable:
             reasons=tuple((Reason(reason), detail or "") for reason, detail in pairs if reason is not None),
         )
 
+    def details(self, entity: str, field: str) -> tuple[str, ...]:
+        """Return the words beside each reading of a signal, in the order of `series`."""
+        rows = self._index().get((entity, field), np.zeros(0, dtype=np.int64))
+        return tuple(detail or "" for detail in self._columns["detail"].take(rows).to_pylist())
+
     def latest(self, entity: str) -> dict[str, Reading]:
         """Return the last reading of each field of an entity."""
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.telemetry.reading import FAST, REQUIRED
@@ -28,6 +29,7 @@ class Thinning:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Reading] = {}
+        self._seen: dict[tuple[str, str], int] = {}
         self._had_value: set[tuple[str, str]] = set()
 
     def keep(self, readings: Iterable[Reading]) -> list[Reading]:
@@ -38,6 +40,18 @@ class Thinning:
         """Return the last kept reading of each slow signal."""
         return list(self._kept.values())
 
+    def still(self, until_ns: int) -> list[Reading]:
+        """Return, of each slow signal that was seen unchanged since it was kept, when it last was.
+
+        What was seen after `until_ns` was so at that moment too.
+        """
+        found = []
+        for signal, kept in self._kept.items():
+            seen_ns = min(self._seen[signal], until_ns)
+            if seen_ns > kept.t_ns:
+                found.append(replace(kept, t_ns=seen_ns))
+        return found
+
     def _worth(self, reading: Reading) -> bool:
         signal = (reading.entity, reading.field)
         if reading.value is not None:
@@ -46,6 +60,7 @@ class Thinning:
         if fast:
             return True
         before = self._kept.get(signal)
+        self._seen[signal] = reading.t_ns
         changed = before is None or (before.value, before.reason) != (reading.value, reading.reason)
         if not changed and before is not None:
             changed = reading.t_ns - before.t_ns >= _AGAIN_NS[reading.value is not None]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rackgate.engines.launchers.devices import device_request
+from rackgate.engines.launchers.devices import device_request, without_cards
 from rackgate.engines.launchers.engine_container import EngineContainer
 from rackgate.engines.launchers.settings import text, text_table, texts, whole_table
 from rackgate.engines.leftovers import LABEL_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    from testcontainers.core.container import DockerContainer
 
     from rackgate.engines.daemon import Daemon
     from rackgate.engines.launchers.images import Image
@@ -86,6 +89,14 @@ def create_options(plan: BoxPlan) -> dict[str, Any]:
 
 def start_box(plan: BoxPlan) -> EngineContainer:
     """Create the container, lay its secrets into it and start it; nothing is left if that fails."""
+
+    def again(absent: Sequence[str]) -> Callable[[], DockerContainer]:
+        return partial(_started, replace(plan, spec=without_cards(plan.spec, absent)))
+
+    return EngineContainer(_started(plan), again)
+
+
+def _started(plan: BoxPlan) -> DockerContainer:
     from testcontainers.core.container import DockerContainer
 
     # By id: between our look and the start a tag can move to another image.
@@ -104,8 +115,7 @@ def start_box(plan: BoxPlan) -> EngineContainer:
     ports: dict[str, Any] = box.ports
     ports[f"{plan.inside_port}/tcp"] = plan.bind
     try:
-        box.start()
-        return EngineContainer(box)
+        return box.start()
     except BaseException:
         box.stop()
         raise

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 from rackgate.engines.launchers.devices import CardView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from docker.models.containers import Container
     from testcontainers.core.container import DockerContainer
+
+    Again = Callable[[Sequence[str]], Callable[[], DockerContainer]]
 
 __all__ = ["EngineContainer", "status_ended"]
 
@@ -28,8 +32,9 @@ def status_ended(status: str) -> bool:
 class EngineContainer:
     """A container with an engine in it: it can be killed and started again on the same port."""
 
-    def __init__(self, box: DockerContainer) -> None:
+    def __init__(self, box: DockerContainer, again: Again) -> None:
         self._box = box
+        self._again = again
         self._inner: Container = box.get_wrapped_container()
 
     @property
@@ -105,6 +110,17 @@ class EngineContainer:
     def restart(self) -> None:
         """Start the container again; its port stays, since it was given and not drawn by the daemon."""
         self._inner.start()
+
+    def restart_without(self, *cards: str) -> None:
+        """Make the container anew on its port, without these cards of the engine; none gives all back.
+
+        Raises `ValueError`, before anything is done, for a card that is not the engine's.
+        """
+        start = self._again(cards)
+        self.stop(1.0)
+        self.remove()
+        self._box = start()
+        self._inner = self._box.get_wrapped_container()
 
     def logs(self) -> bytes:
         """Return the end of what it wrote, at most about 4 MiB."""

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rackgate.engines import leftovers
 from rackgate.engines.launchers import keeper
+from rackgate.engines.launchers.devices import without_cards
 from rackgate.engines.launchers.outcome import start_refused, tail_of_file
 from rackgate.engines.launchers.settings import text, whole_table
 
@@ -44,7 +45,7 @@ class EngineProcess:
     """A running engine process and its keeper: it can be killed, restarted and stopped."""
 
     def __init__(self, plan: ProcessPlan) -> None:
-        self._plan = plan
+        self._plan = self._whole = plan
         self._status = b""
         self._journal: Path | None = None
         self._start()
@@ -104,6 +105,14 @@ class EngineProcess:
         """Start the same command on the same port again; return when the process exists."""
         self.stop()
         self._start()
+
+    def restart_without(self, *cards: str) -> None:
+        """Start again on the same port, blind to these cards of the engine; none gives all back."""
+        plan = self._whole
+        left = without_cards(plan.spec, cards).cards
+        visible = {"CUDA_VISIBLE_DEVICES": ",".join(card.rpartition("gpu")[2] for card in left)}
+        self._plan = replace(plan, environment={**plan.environment, **visible}) if cards else plan
+        self.restart()
 
     def stop(self) -> None:
         """SIGTERM to the group, SIGKILL when `stop_timeout_s` is over; return when all of it is gone."""

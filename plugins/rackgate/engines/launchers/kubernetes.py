@@ -24,7 +24,7 @@ from rackgate.engines.launchers.filling import (
 )
 from rackgate.engines.launchers.manifests import LAUNCH_LABEL, PodPlan, label_value
 from rackgate.engines.launchers.members import parts_of
-from rackgate.engines.launchers.outcome import ended, key_headers, log_tail, redacted, start_refused
+from rackgate.engines.launchers.outcome import ended, key_headers, log_end, redacted, start_refused
 from rackgate.engines.launchers.ports import url_of
 from rackgate.engines.launchers.progress import silent
 from rackgate.engines.launchers.secrets import SECRET_KEYS, SecretMissing, hidden_values, read_secrets
@@ -234,7 +234,7 @@ def _url(spec: EngineSpec, plan: PodPlan, pod: EnginePod, began: float, tell: Ca
     while time.monotonic() - began < plan.ready_timeout_s:
         why, state = pod.ended(), pod.state()
         if why:
-            raise ended(spec, _WHAT, why, time.monotonic() - began, log_tail(pod.tail(), hidden_values(spec)))
+            raise ended(spec, _WHAT, why, time.monotonic() - began, log_end(pod.tail(), hidden_values(spec)))
         if state.host_ip and (port := pod.node_port()):
             return url_of(address or state.host_ip, port)
         if state.waiting != told:

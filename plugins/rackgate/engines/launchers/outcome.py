@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rackgate.engine import LaunchFailed
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ExplainedFailure",
+    "LogEnd",
     "ended",
     "key_headers",
+    "log_end",
     "log_tail",
     "not_ready",
     "redacted",
@@ -81,30 +84,49 @@ def tail_of_file(path: Path) -> bytes:
         return b""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnd:
+    """The end of a log without secrets: `shown` is its last 40 lines, `whole` its last 64 KiB."""
+
+    shown: str
+    whole: str
+
+
+def log_end(raw: bytes, secrets: Iterable[str] = ()) -> LogEnd:
+    """Return the end of a log's bytes: the cause is often far above the last lines."""
+    whole = redacted(_lines(raw), secrets)
+    return LogEnd(shown="\n".join(whole.rstrip().split("\n")[-_TAIL_LINES:]), whole=whole)
+
+
 def log_tail(raw: bytes, secrets: Iterable[str] = ()) -> str:
     """Return the last 40 lines of a log's bytes; a cut character becomes U+FFFD, a secret a mark.
 
     Progress bars write many states into one line with carriage returns; each counts as a line.
     """
-    text = raw[-_TAIL_BYTES:].decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    return redacted("\n".join(text.rstrip().split("\n")[-_TAIL_LINES:]), secrets)
+    return log_end(raw, secrets).shown
 
 
-def ended(spec: EngineSpec, what: str, status: str, after_s: float, tail: str) -> LaunchFailed:
+def _lines(raw: bytes) -> str:
+    return raw[-_TAIL_BYTES:].decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def ended(spec: EngineSpec, what: str, status: str, after_s: float, log: LogEnd) -> ExplainedFailure:
     """Return the failure of an engine that ended while we waited for its first token."""
-    known = _known(spec, f"{tail}\n{status}")
-    last = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
+    known = _known(spec, f"{log.whole}\n{status}")
+    last = next((line.strip() for line in reversed(log.shown.splitlines()) if line.strip()), "")
     said = f"; it said last: {last[:200]}" if last else "; its log is empty"
+    if known and known.line not in (last, status):
+        said = f"; it said: {known.line}"
     return ExplainedFailure(
         f"engine {spec.name}: the {what} ended with {status} after {after_s:.1f} s{said}",
         layer=known.layer if known else "service",
         hint=known.hint if known else "see the log's last lines for the cause",
-        log_tail=tail,
+        log_tail=log.shown,
         explanation=known,
     )
 
 
-def not_ready(spec: EngineSpec, probe: EngineProbe, deadline_s: float, tail: str) -> LaunchFailed:
+def not_ready(spec: EngineSpec, probe: EngineProbe, deadline_s: float, log: LogEnd) -> ExplainedFailure:
     """Return the failure of an engine that runs and gives no token."""
     layer, hint = probe.layer_failed, probe.hint
     if layer == "network":  # it is ours and on this machine: the network is not at fault
@@ -112,18 +134,18 @@ def not_ready(spec: EngineSpec, probe: EngineProbe, deadline_s: float, tail: str
             "service",
             "it runs and does not listen: raise ready_timeout_s if its log shows progress",
         )
-    known = _known(spec, tail) if layer == "service" else None
+    known = _known(spec, log.whole) if layer == "service" else None
     waited = "" if probe.settled else f"no token within {deadline_s:g} s: "
     return ExplainedFailure(
         f"engine {spec.name}: {waited}{probe.message}",
         layer=layer,
         hint=known.hint if known else hint,
-        log_tail=tail,
+        log_tail=log.shown,
         explanation=known,
     )
 
 
-def start_refused(spec: EngineSpec, what: str, reason: str, hint: str) -> LaunchFailed:
+def start_refused(spec: EngineSpec, what: str, reason: str, hint: str) -> ExplainedFailure:
     """Return the failure of an engine that could not even be started."""
     known = _known(spec, reason)
     said = redacted(reason, hidden_values(spec))

@@ -30,12 +30,13 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """A known failure as it was found; `facts` are the pattern's named groups that matched."""
+    """A known failure as it was found: the line that shows it, and the named groups that matched."""
 
     name: str
     layer: str
     cause: str
     hint: str
+    line: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -131,8 +132,9 @@ SIGNATURES = (
         name="driver_too_old",
         cause="environment",
         layer="service",
-        pattern=r"(?i)driver version is insufficient for CUDA runtime|unsatisfied condition: cuda"
-        r"|NVIDIA driver on your system is too old",
+        # Triton warns of pinned memory in the same words on a machine without a card, and serves.
+        pattern=r"(?i)(?<!will not be available: CUDA )driver version is insufficient for CUDA runtime"
+        r"|unsatisfied condition: cuda|NVIDIA driver on your system is too old",
         hint="the node's driver is older than the image's CUDA: update the driver or take an older image",
     ),
     Signature(
@@ -186,9 +188,17 @@ def explain(text: str, first: Iterable[Signature] = ()) -> Explanation | None:
                 layer=known.layer,
                 cause=known.cause,
                 hint=_filled(known.hint, match.groupdict()),
+                line=_line_at(text, match.start(), match.end()),
                 facts=facts,
             )
     return None
+
+
+def _line_at(text: str, start: int, end: int) -> str:
+    """Return the line around a match, at most 300 characters of it from the match on."""
+    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    line = text[first : last if last >= 0 else None].strip()
+    return line if len(line) <= 300 else text[start : start + 300].strip()
 
 
 def _filled(hint: str, groups: Mapping[str, str | None]) -> str:

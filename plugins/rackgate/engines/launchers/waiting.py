@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rackgate.engine import Engine
 from rackgate.engines.launchers.filling import entry_of
 from rackgate.engines.launchers.members import EngineGroup
-from rackgate.engines.launchers.outcome import ended, log_tail, not_ready, start_refused
+from rackgate.engines.launchers.outcome import ended, log_end, not_ready, start_refused
 from rackgate.engines.launchers.progress import ProgressWatch
 from rackgate.engines.readiness import probe_engine, wait_until_ready
 
@@ -93,7 +93,7 @@ def ready_engine(start: Start) -> Engine:
         )
     if probe is not None:
         tail = list(start.parts.values())[-1].tail()
-        raise not_ready(spec, probe, start.ready_timeout_s, log_tail(tail, start.hidden))
+        raise not_ready(spec, probe, start.ready_timeout_s, log_end(tail, start.hidden))
     name, part = next((name, part) for name, part in start.parts.items() if part.ended())
     what = start.what if len(start.parts) == 1 else f"{start.what} {name}"
-    raise ended(spec, what, part.ended(), time.monotonic() - start.began, log_tail(part.tail(), start.hidden))
+    raise ended(spec, what, part.ended(), time.monotonic() - start.began, log_end(part.tail(), start.hidden))

@@ -1,0 +1,169 @@
+"""What `rackgate load` prints: numbers with bounds for people, the same as JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rackgate.load import Load
+    from rackgate.loadgen import OfferedLoad
+    from rackgate.loadgen.knee import Knee, Probe
+    from rackgate.measurement import Measurement
+    from rackgate.metrics.summary import LoadNumbers
+
+__all__ = ["as_json", "as_text", "kept_bounds", "knee_json", "knee_text", "probe_line"]
+
+Kept = dict[str, tuple[str, str]]
+
+
+def kept_bounds(load: Load, numbers: LoadNumbers, *, interrupted: bool) -> Kept:
+    """Return for each bound of one request whether its P99 keeps it: verdict and what was compared."""
+    from rackgate.judge import judge
+    from rackgate.slo import Check, Op, Scope, Slo
+
+    kept: Kept = {}
+    for name in ("ttft", "tpot", "e2e"):
+        bound = getattr(load, f"{name}_bound_ms")
+        if bound is None:
+            continue
+        row = Slo(
+            id=f"load.{name}_p99", stage="load", metric=f"{name}_ms", statistic="p99", op=Op.AT_MOST,
+            bound=bound, unit="ms", scope=Scope.RACK, source="command line", load=load.name,
+        )  # fmt: skip
+        measured = numbers.value(f"{name}_ms", "p99")
+        judged = judge(Check(slo=row, entity="rack"), measured)
+        verdict = "UNKNOWN" if interrupted else str(judged.verdict)
+        detail = "interrupted" if interrupted else judged.detail
+        kept[f"{name}_p99 {row.limit}"] = (verdict, detail)
+    return kept
+
+
+def as_text(offered: OfferedLoad, numbers: LoadNumbers, kept: Kept, *, interrupted: bool) -> str:
+    """Return the numbers as a table."""
+    counters = offered.counters
+    outcomes = ", ".join(f"{count} {name}" for name, count in counters.outcomes.items()) or "none"
+    seconds = (offered.end_ns - offered.start_ns) / 1e9
+    lines = [
+        f"{offered.load.name}: {counters.scheduled} requests in {seconds:.1f} s: {outcomes}"
+        + (f", {counters.dropped} dropped" if counters.dropped else ""),
+    ]
+    if interrupted:
+        lines.append("interrupted: what was measured until then is kept, the rest is UNKNOWN")
+    if offered.reason is not None:
+        lines.append(f"UNKNOWN ({offered.reason}): {offered.detail}")
+    lines += ["", "the five numbers"]
+    lines += [_row(statistic, one) for statistic, one in numbers.five]
+    lines += ["", "more"]
+    lines += [_row(statistic, one) for statistic, one in numbers.more]
+    lines += ["", f"the instrument: {_instrument(numbers)}"]
+    lines += [f"{verdict}  {what}{f'  ({why})' if why else ''}" for what, (verdict, why) in kept.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _row(statistic: str, one: Measurement) -> str:
+    name = one.metric if statistic == "value" else f"{one.metric} {statistic}"
+    if one.value is None:
+        return f"  {name:<28}UNKNOWN ({one.reason}): {one.detail}"
+    bounds = ""
+    if one.bounds is not None:
+        low, high = (_number(side) for side in (one.bounds.lower, one.bounds.upper))
+        bounds = f"  [{low}, {high}] one-sided {one.bounds.confidence:.0%}"
+    detail = f"  {one.detail}" if one.detail else ""
+    return f"  {name:<28}{_number(one.value):>10} {one.unit:<6} n={one.count}{bounds}{detail}"
+
+
+def _number(value: float | None) -> str:
+    return "unresolved" if value is None else f"{value:.4g}"
+
+
+def _instrument(numbers: LoadNumbers) -> str:
+    lag, loop = numbers.schedule_lag_p99_ms, numbers.loop_lag_p99_ms
+    said = "exact enough" if numbers.exact else "TOO LATE: the latencies are its own, not the endpoint's"
+    parts = [f"sent {lag:.2f} ms late (P99)" if lag is not None else "sent nothing"]
+    if loop is not None:
+        parts.append(f"its loop {loop:.1f} ms late (P99)")
+    return f"{', '.join(parts)}; {said} (accepted: {numbers.lag_limit_ms:g} ms)"
+
+
+def as_json(offered: OfferedLoad, numbers: LoadNumbers, kept: Kept, *, interrupted: bool) -> str:
+    """Return the same as one JSON object; infinite values are the strings `inf` and `-inf`."""
+    return json.dumps(
+        {
+            "load": _plain(asdict(offered.load)),
+            "counters": {
+                "scheduled": offered.counters.scheduled,
+                "started": offered.counters.started,
+                "dropped": offered.counters.dropped,
+                "outcomes": dict(offered.counters.outcomes),
+                "reconciles": offered.counters.reconciles,
+            },
+            "duration_s": (offered.end_ns - offered.start_ns) / 1e9,
+            "peak_in_flight": offered.peak_in_flight,
+            "interrupted": interrupted,
+            "reason": offered.reason,
+            "detail": offered.detail,
+            "origin": str(offered.load.origin),
+            "five": [_measured(*one) for one in numbers.five],
+            "measurements": [_measured(*one) for one in numbers.more],
+            "instrument": {
+                "schedule_lag_p99_ms": numbers.schedule_lag_p99_ms,
+                "loop_lag_p99_ms": numbers.loop_lag_p99_ms,
+                "limit_ms": numbers.lag_limit_ms,
+                "exact": numbers.exact,
+                "cpu_s": offered.cpu_s,
+            },
+            "bounds": {what: {"verdict": verdict, "detail": why} for what, (verdict, why) in kept.items()},
+        },
+        indent=2,
+    )
+
+
+def _measured(statistic: str, one: Measurement) -> Mapping[str, Any]:
+    return {"statistic": statistic, **_plain(asdict(one))}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value
+
+
+def probe_line(probe: Probe) -> str:
+    """Return one point of the curve."""
+    share = "-" if probe.share is None else f"{probe.share:.1%}"
+    low, high = (_number(side) for side in (probe.bounds.lower, probe.bounds.upper))
+    said = {"PASS": "meets", "FAIL": "misses"}.get(str(probe.verdict), "unresolved")
+    why = f"  aborted: {probe.aborted}" if probe.aborted else ""
+    return f"{probe.rate_per_s:>9.4g}/s  {share:>6} good of {probe.attempted}  [{low}, {high}]  {said}{why}\n"
+
+
+def knee_text(knee: Knee, load: Load) -> str:
+    """Return what the search came to."""
+    bounds = ", ".join(
+        f"{name.upper()} <= {bound:g} ms"
+        for name in ("ttft", "tpot", "e2e")
+        if (bound := getattr(load, f"{name}_bound_ms")) is not None
+    )
+    rate = "none" if knee.rate_per_s is None else f"{knee.rate_per_s:.4g}/s"
+    beyond = "" if knee.too_high_per_s is None else f", {knee.too_high_per_s:.4g}/s is too much"
+    detail = f" ({knee.detail})" if knee.detail else ""
+    return f"{knee.found}: {rate} with {knee.share:.0%} inside {bounds}{beyond}{detail}\n"
+
+
+def knee_json(knee: Knee) -> str:
+    """Return the search and its curve as one JSON object."""
+    plain = _plain(asdict(knee))
+    plain["goodput_per_s"] = max(
+        (probe.rate_per_s * (probe.share or 0.0) for probe in knee.probes if str(probe.verdict) == "PASS"),
+        default=None,
+    )
+    return json.dumps(plain, indent=2)

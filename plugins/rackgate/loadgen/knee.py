@@ -1,0 +1,171 @@
+"""The knee: the highest rate at which an endpoint still meets its bounds, by doubling and bisection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from rackgate.slo import Op
+from rackgate.statistics.looks import MOST_LOOKS, decide_proportion
+from rackgate.statistics.proportions import proportion_bounds
+from rackgate.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rackgate.measurement import Bounds
+
+__all__ = ["Found", "Knee", "Look", "Probe", "find_knee"]
+
+
+class Found(StrEnum):
+    """What a search came to."""
+
+    KNEE = "knee"
+    AT_LEAST = "at_least"
+    NONE = "none"
+    UNRESOLVED = "unresolved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one load at a rate gave: good and attempted requests, or why it says nothing about the rate."""
+
+    good: int
+    attempted: int
+    aborted: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """All looks at one rate together; `verdict` is UNKNOWN if they leave it open or were aborted."""
+
+    rate_per_s: float
+    good: int
+    attempted: int
+    verdict: Verdict
+    bounds: Bounds
+    aborted: str = ""
+
+    @property
+    def share(self) -> float | None:
+        """Good / attempted."""
+        return self.good / self.attempted if self.attempted else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knee:
+    """The curve in the order of probing, and what it says.
+
+    `rate_per_s` is the highest rate that was shown to meet the bounds, `too_high_per_s` the lowest that
+    was shown not to; each is None if there is none.
+    """
+
+    found: Found
+    share: float
+    probes: tuple[Probe, ...]
+    rate_per_s: float | None = None
+    too_high_per_s: float | None = None
+    detail: str = ""
+
+
+def find_knee(
+    offer: Callable[[float, int], Look],
+    *,
+    first_per_s: float,
+    most_per_s: float,
+    least_per_s: float = 0.1,
+    share: float = 0.95,
+    resolution: float = 0.1,
+    on_probe: Callable[[Probe], object] = lambda _probe: None,
+) -> Knee:
+    """Search the highest rate at which at least `share` of the requests are good.
+
+    `offer(rate, look)` offers one load. A rate meets the bounds if the exact (Clopper-Pearson) lower
+    bound of its share is at or above `share`, and misses them if the upper one is below it; else it gets
+    another look, at most three. An aborted or open probe never becomes a bound of the search: it ends
+    it, unresolved. Raises `ValueError` for rates or shares that make no search.
+    """
+    if not 0 < least_per_s <= first_per_s <= most_per_s or not 0 < share < 1 or not resolution > 0:
+        raise ValueError("0 < least <= first <= most, 0 < share < 1 and a resolution above 0 are needed")
+    probes: list[Probe] = []
+    for rate in _rates(probes, first_per_s, least_per_s, most_per_s, resolution):
+        probe = _probe(offer, rate, share)
+        probes.append(probe)
+        on_probe(probe)
+        if probe.verdict is Verdict.UNKNOWN:
+            break
+    low = max((one.rate_per_s for one in probes if one.verdict is Verdict.PASS), default=None)
+    high = min((one.rate_per_s for one in probes if one.verdict is Verdict.FAIL), default=None)
+    found, detail = _conclusion(probes[-1], low, high, least_per_s, most_per_s)
+    return Knee(
+        found=found, share=share, probes=tuple(probes), rate_per_s=low, too_high_per_s=high, detail=detail
+    )
+
+
+def _rates(
+    probes: list[Probe], first: float, least: float, most: float, resolution: float
+) -> Iterator[float]:
+    """Yield the next rate to try, from what the probes before it said."""
+    rate = first
+    yield rate
+    begun = probes[-1].verdict
+    while begun is Verdict.PASS and probes[-1].verdict is Verdict.PASS and rate < most:
+        rate = min(rate * 2, most)
+        yield rate
+    while begun is Verdict.FAIL and probes[-1].verdict is Verdict.FAIL and rate > least:
+        rate = max(rate / 2, least)
+        yield rate
+    while bounds := _between(probes):
+        low, high = bounds
+        if high / low <= 1 + resolution:
+            return
+        yield sqrt(low * high)
+
+
+def _between(probes: list[Probe]) -> tuple[float, float] | None:
+    """Return the highest rate that is met and the lowest that is not; None while one of them lacks."""
+    met = [one.rate_per_s for one in probes if one.verdict is Verdict.PASS]
+    missed = [one.rate_per_s for one in probes if one.verdict is Verdict.FAIL]
+    return (max(met), min(missed)) if met and missed and max(met) < min(missed) else None
+
+
+def _probe(offer: Callable[[float, int], Look], rate: float, share: float) -> Probe:
+    good = attempted = 0
+    verdict: Verdict | None = None
+    aborted = ""
+    for number in range(MOST_LOOKS):
+        look = offer(rate, number)
+        if look.aborted:
+            aborted, verdict = look.aborted, Verdict.UNKNOWN
+            break
+        good += look.good
+        attempted += look.attempted
+        verdict = decide_proportion(
+            good, attempted, share, Op.AT_LEAST, look=number, looks=MOST_LOOKS
+        ).verdict
+        if verdict is not None:
+            break
+    return Probe(
+        rate_per_s=rate,
+        good=good,
+        attempted=attempted,
+        verdict=verdict or Verdict.UNKNOWN,
+        bounds=proportion_bounds(good, attempted),
+        aborted=aborted,
+    )
+
+
+def _conclusion(
+    last: Probe, low: float | None, high: float | None, least: float, most: float
+) -> tuple[Found, str]:
+    if last.verdict is Verdict.UNKNOWN:
+        why = last.aborted or f"{last.good} of {last.attempted} good leave it open"
+        return Found.UNRESOLVED, f"at {last.rate_per_s:g}/s: {why}"
+    if low is None:
+        return Found.NONE, f"not even {least:g}/s meets the bounds"
+    if high is None:
+        return Found.AT_LEAST, f"{most:g}/s, the highest rate tried, still meets the bounds"
+    return Found.KNEE, ""

@@ -1,0 +1,146 @@
+"""Which sources read a rack: from the target's nodes and engines and how each node may be asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rackgate.telemetry.engine_metrics import EngineMetricsSource
+from rackgate.telemetry.exporter import ExporterSource
+from rackgate.telemetry.host_source import HostSource
+from rackgate.telemetry.kernel_source import KernelLogSource
+from rackgate.telemetry.prometheus import PrometheusSource
+from rackgate.telemetry.redfish_source import RedfishSource
+from rackgate.telemetry.remote_log import RemoteKernelLog
+from rackgate.telemetry.runner import LocalRunner, RootRunner
+from rackgate.telemetry.smi_source import SmiSource
+from rackgate.telemetry.ssh import SshRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rackgate.target import Node, Target
+    from rackgate.telemetry.redfish_client import RedfishLogin
+    from rackgate.telemetry.runner import Runner
+    from rackgate.telemetry.source import Source
+
+__all__ = ["CARD_SOURCES", "NodeAccess", "TelemetryPlan", "assemble", "runner_of"]
+
+CARD_SOURCES = ("exporter", "prometheus", "nvml", "nvidia-smi")
+"""Where the signals of a node's cards can come from; exactly one is asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAccess:
+    """How one node may be asked beyond its exporter.
+
+    `cards` is one of `CARD_SOURCES`, None for the exporter if one is declared. `ssh` is what one would
+    give to `ssh`, `local` says that the node is this machine, `sudo` that `sudo -n` may be tried.
+    `root` is a folder that stands in for the machine.
+    """
+
+    cards: str | None = None
+    ssh: str | None = None
+    local: bool = False
+    sudo: bool = False
+    root: Path | None = None
+    kernel_log: Path | None = None
+    redfish: str | None = None
+    redfish_login: RedfishLogin | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryPlan:
+    """How a rack is read. `nodes` is by name; a node that is not there has only its exporter."""
+
+    nodes: Mapping[str, NodeAccess] = field(default_factory=dict)
+    prometheus: str | None = None
+    prometheus_headers: Mapping[str, str] = field(default_factory=dict)
+    ssh_config: Path | None = None
+    engine_metrics: bool = True
+    timeout_s: float = 2.0
+
+    def access(self, node: str) -> NodeAccess:
+        """Return how a node may be asked."""
+        return self.nodes.get(node, NodeAccess())
+
+
+def runner_of(node: str, access: NodeAccess, plan: TelemetryPlan) -> Runner | None:
+    """Return how commands and files of a node are had, None if they may not be."""
+    if access.root is not None:
+        return RootRunner(access.root, node)
+    if access.local:
+        return LocalRunner(node, sudo=access.sudo)
+    if access.ssh is not None:
+        return SshRunner(access.ssh, name=node, config=plan.ssh_config, sudo=access.sudo)
+    return None
+
+
+def assemble(
+    target: Target, plan: TelemetryPlan, headers: Mapping[str, Mapping[str, str]] | None = None
+) -> list[Source]:
+    """Return the sources of a rack; `headers` are those of each engine by name, for its metrics page."""
+    sources: list[Source] = []
+    watched: list[Node] = []
+    for node in target.nodes:
+        access = plan.access(node.name)
+        kind = access.cards or _usual(node, plan)
+        if kind == "prometheus":
+            watched.append(node)
+        else:
+            sources += _card_source(node, kind, access, plan)
+        sources += _host_sources(node, access, plan)
+    if watched and plan.prometheus:
+        sources.append(PrometheusSource(plan.prometheus, watched, headers=plan.prometheus_headers))
+    if plan.engine_metrics:
+        sources += _engine_sources(target, plan, headers or {})
+    return sources
+
+
+def _usual(node: Node, plan: TelemetryPlan) -> str:
+    return "exporter" if node.exporter_url or not plan.prometheus else "prometheus"
+
+
+def _card_source(node: Node, kind: str, access: NodeAccess, plan: TelemetryPlan) -> Sequence[Source]:
+    if kind == "nvml":
+        from rackgate.telemetry.nvml_source import NvmlSource
+
+        return [NvmlSource(node, deadline_s=plan.timeout_s)]
+    if kind == "nvidia-smi":
+        runner = runner_of(node.name, access, plan)
+        return [SmiSource(node, runner)] if runner is not None else [ExporterSource(node)]
+    return [ExporterSource(node, timeout_s=plan.timeout_s)]
+
+
+def _host_sources(node: Node, access: NodeAccess, plan: TelemetryPlan) -> list[Source]:
+    found: list[Source] = []
+    runner = runner_of(node.name, access, plan)
+    if runner is not None:
+        found.append(HostSource(node.name, runner))
+    if access.kernel_log is not None:
+        found.append(KernelLogSource(node, access.kernel_log))
+    elif access.local:
+        found.append(KernelLogSource(node, Path("/dev/kmsg")))
+    elif runner is not None:
+        log_runner = runner_of(node.name, access, plan)  # one of its own: sources poll side by side
+        found.append(RemoteKernelLog(node.name, log_runner or runner))
+    if access.redfish and access.redfish_login:
+        found.append(RedfishSource(node.name, access.redfish, access.redfish_login))
+    return found
+
+
+def _engine_sources(
+    target: Target, plan: TelemetryPlan, headers: Mapping[str, Mapping[str, str]]
+) -> list[Source]:
+    return [
+        EngineMetricsSource(
+            engine.entity,
+            engine.nodes[0] if engine.nodes else engine.name,
+            f"{engine.url.rstrip('/')}/metrics",
+            timeout_s=plan.timeout_s,
+            headers=headers.get(engine.name),
+        )
+        for engine in target.engines
+        if engine.url
+    ]

@@ -1,0 +1,173 @@
+"""What a card's signals say over a load: counters that grew, limits, idleness, and who is unlike the others.
+
+Pure functions of series; None with a reason where the samples do not say it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rackgate.measurement import Reason
+from rackgate.telemetry.clock_events import clock_event_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rackgate.telemetry.table import Series, TelemetryTable
+
+__all__ = [
+    "THROTTLE_COUNTERS",
+    "Finding",
+    "clock_events",
+    "deviation_from_peers",
+    "growth",
+    "highest",
+    "idle_share",
+    "least",
+    "share_of_limit",
+    "throttle_by_counters_s",
+]
+
+THROTTLE_COUNTERS = ("sw_thermal_slowdown_ns", "hw_thermal_slowdown_ns", "hw_power_brake_ns")
+"""Counters of the clock events that are faults; the power cap is none."""
+
+_IDLE = 0x1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A value with the number of samples behind it, or the reason why there is none."""
+
+    value: float | None
+    count: int = 0
+    reason: Reason | None = None
+    detail: str = ""
+
+
+def growth(series: Series, start_ns: int, end_ns: int) -> Finding:
+    """Return counter at the end - counter at the start; a counter that fell was reset and counts anew.
+
+    The start is the last sample at or before the window, else the first inside. One sample alone says
+    nothing.
+    """
+    moments, values = _present(series)
+    before = np.flatnonzero(moments <= start_ns)
+    inside = np.flatnonzero((moments > start_ns) & (moments <= end_ns))
+    chosen = np.concatenate((before[-1:], inside))
+    if not len(chosen):
+        return _missing(series)
+    if len(chosen) < 2:
+        return Finding(value=None, count=1, reason=Reason.TOO_FEW, detail="one sample shows no growth")
+    steps = np.diff(values[chosen])
+    grown = float(np.where(steps >= 0, steps, values[chosen][1:]).sum())
+    resets = int((steps < 0).sum())
+    detail = f"{values[chosen[0]]:g} -> {values[chosen[-1]]:g}" + (f", {resets} resets" if resets else "")
+    return Finding(value=grown, count=len(chosen), detail=detail)
+
+
+def throttle_by_counters_s(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
+    """Return the time in fault-class clock events by the driver's own counters, in s.
+
+    These see what lies between two samples, and do not mistake one sample for a whole interval.
+    """
+    found = {name: growth(table.series(card, name), start_ns, end_ns) for name in THROTTLE_COUNTERS}
+    lacking = next((one for one in found.values() if one.value is None), None)
+    if lacking is not None:
+        return lacking
+    total_s = sum(one.value or 0.0 for one in found.values()) / 1e9
+    detail = ", ".join(
+        f"{name.removesuffix('_ns')} {(one.value or 0.0) / 1e9:.3f} s"
+        for name, one in found.items()
+        if one.value
+    )
+    return Finding(value=total_s, count=min(one.count for one in found.values()), detail=detail)
+
+
+def highest(series: Series, start_ns: int, end_ns: int) -> Finding:
+    """Return the greatest sample of the window."""
+    return _extreme(series, start_ns, end_ns, greatest=True)
+
+
+def least(series: Series, start_ns: int, end_ns: int) -> Finding:
+    """Return the least sample of the window: of a margin, the worst."""
+    return _extreme(series, start_ns, end_ns, greatest=False)
+
+
+def idle_share(series: Series, start_ns: int, end_ns: int) -> Finding:
+    """Return the share of samples in which the card says that it is idle (bit 0x1), 0 to 1."""
+    masks = _window(series, start_ns, end_ns).astype(np.int64)
+    if not len(masks):
+        return _missing(series)
+    share = float(((masks & _IDLE) != 0).mean())
+    return Finding(value=share, count=len(masks), detail=f"idle in {share:.0%} of the samples")
+
+
+def clock_events(series: Series, start_ns: int, end_ns: int) -> tuple[str, ...]:
+    """Return the name of each clock event that was seen in the window."""
+    masks = _window(series, start_ns, end_ns).astype(np.int64)
+    return clock_event_names(int(np.bitwise_or.reduce(masks))) if len(masks) else ()
+
+
+def share_of_limit(power: Series, limit: Series, start_ns: int, end_ns: int) -> Finding:
+    """Return mean power / enforced power limit of the window: 0.95 to 1.05 under a full load."""
+    watts = _window(power, start_ns, end_ns)
+    moments, limits = _present(limit)
+    known = limits[moments <= end_ns]
+    if not len(watts):
+        return _missing(power)
+    if not len(known) or known[-1] <= 0:
+        return _missing(limit)
+    mean = float(watts.mean())
+    return Finding(
+        value=mean / float(known[-1]), count=len(watts), detail=f"{mean:.0f} W of {known[-1]:.0f} W"
+    )
+
+
+def deviation_from_peers(values: Mapping[str, float | None]) -> dict[str, Finding]:
+    """Return each card's value - median of the others, in the values' unit.
+
+    Fewer than two others with a value say nothing of a card.
+    """
+    found = {}
+    for card, value in values.items():
+        others = [other for name, other in values.items() if name != card and other is not None]
+        if value is None:
+            found[card] = Finding(value=None, reason=Reason.ABSENT, detail="no value of this card")
+        elif len(others) < 2:
+            text = f"{len(others)} other cards have a value"
+            found[card] = Finding(value=None, count=len(others), reason=Reason.TOO_FEW, detail=text)
+        else:
+            middle = float(np.median(others))
+            found[card] = Finding(
+                value=value - middle,
+                count=len(others) + 1,
+                detail=f"{value:g}, the others' median {middle:g}",
+            )
+    return found
+
+
+def _extreme(series: Series, start_ns: int, end_ns: int, *, greatest: bool) -> Finding:
+    values = _window(series, start_ns, end_ns)
+    if not len(values):
+        return _missing(series)
+    return Finding(value=float(values.max() if greatest else values.min()), count=len(values))
+
+
+def _window(series: Series, start_ns: int, end_ns: int) -> np.ndarray:
+    moments, values = _present(series)
+    inside: np.ndarray = values[(moments >= start_ns) & (moments <= end_ns)]
+    return inside
+
+
+def _present(series: Series) -> tuple[np.ndarray, np.ndarray]:
+    there = ~np.isnan(series.values)
+    order = np.argsort(series.t_ns[there], kind="stable")
+    return series.t_ns[there][order], series.values[there][order]
+
+
+def _missing(series: Series) -> Finding:
+    reason, detail = series.why_missing
+    return Finding(value=None, reason=reason, detail=detail)

@@ -1,0 +1,90 @@
+"""The events of one node's kernel, kept for questions about any window."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rackgate.measurement import Reason
+from rackgate.telemetry.kernel_log import KernelEvent, Placed, event_of, place
+from rackgate.telemetry.log_line import LogLine, boot_to_monotonic_ns
+from rackgate.telemetry.reading import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from rackgate.telemetry.table import TelemetryTable
+
+__all__ = ["EventBook", "events_of"]
+
+_KEPT_EVENTS = 10_000
+_KEPT_TEXT = 300
+_TWIN_US = 5_000_000
+
+
+class EventBook:
+    """Events in the order in which they were read, the latest 10,000.
+
+    `card_of` maps canonical PCI addresses to entities and may grow; an event of no known card belongs
+    to the node.
+    """
+
+    def __init__(self, node: str, card_of: Mapping[str, str] | None = None) -> None:
+        self.events: list[KernelEvent] = []
+        self.card_of = dict(card_of or {})
+        self.wall_to_monotonic_ns = time.perf_counter_ns() - time.time_ns()
+        self._node = node
+
+    def add(self, events: Iterable[KernelEvent]) -> list[Reading]:
+        """Keep events; return one reading for each XID and SXid, at its own moment."""
+        fresh = list(events)
+        self.events = [*self.events, *fresh][-_KEPT_EVENTS:]
+        return [reading for event in fresh if (reading := self._reading(event)) is not None]
+
+    def watch(self, problem: str = "", reason: Reason = Reason.UNREACHABLE) -> Reading:
+        """Return the reading that says whether the log is read: without it, no event is no knowledge."""
+        value, why = (None, reason) if problem else (1.0, None)
+        return Reading(time.perf_counter_ns(), self._node, self._node, "xid_watch", value, why, problem)
+
+    def window(self, start_ns: int, end_ns: int) -> Placed:
+        """Return all events so far, by where they lie to a window of our monotonic clock."""
+        return place(self.events, start_ns, end_ns, self.wall_to_monotonic_ns)
+
+    def _reading(self, event: KernelEvent) -> Reading | None:
+        moment = boot_to_monotonic_ns(event.line, self.wall_to_monotonic_ns)
+        code = event.code if event.code is not None else event.equivalent_xid
+        if moment is None or code is None or not event.trusted:
+            return None
+        entity = self.card_of.get(event.pci or "", self._node)
+        field = "sxid" if event.kind == "sxid" else "xid"
+        return Reading(moment, self._node, entity, field, float(code), None, event.text[:_KEPT_TEXT])
+
+
+def events_of(table: TelemetryTable, entity: str) -> tuple[KernelEvent, ...]:
+    """Return the XIDs and SXids of an entity again, from the readings that they became.
+
+    Their address is the entity's name, their boot time our monotonic clock. An event that both the
+    driver and the kernel's log told, within 5 s, is one.
+    """
+    told: list[KernelEvent] = []
+    for field in ("xid", "sxid"):
+        series = table.series(entity, field)
+        texts = table.details(entity, field)
+        for at_ns, code, text in zip(series.t_ns, series.values, texts, strict=True):
+            line = LogLine(text=text, boot_us=int(at_ns) // 1000, from_kernel=True)
+            told.append(event_of(field, int(code), text, line, entity))
+    with_words = [event for event in told if event.text]
+    free = list(with_words)
+    alone = []
+    for event in (event for event in told if not event.text):
+        twin = next((other for other in free if _same(event, other)), None)
+        if twin is None:
+            alone.append(event)
+        else:
+            free.remove(twin)
+    return tuple(sorted((*with_words, *alone), key=lambda event: event.line.boot_us or 0))
+
+
+def _same(one: KernelEvent, other: KernelEvent) -> bool:
+    apart_us = abs((one.line.boot_us or 0) - (other.line.boot_us or 0))
+    return (one.kind, one.code) == (other.kind, other.code) and apart_us <= _TWIN_US

@@ -1,0 +1,252 @@
+"""Metrics of a card's health during a load: margin, limit, counters that grew, XIDs, idleness, outliers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rackgate.measurement import Measurement, Reason, missing
+from rackgate.telemetry.card_checks import (
+    Finding,
+    deviation_from_peers,
+    growth,
+    highest,
+    idle_share,
+    least,
+    share_of_limit,
+    throttle_by_counters_s,
+)
+from rackgate.telemetry.event_book import events_of
+from rackgate.telemetry.xid import explained_by, judge_events
+from rackgate.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rackgate.metrics.metric import MeasureFunction, Register
+    from rackgate.observation import Observation
+    from rackgate.slo import Slo
+    from rackgate.telemetry.table import TelemetryTable
+    from rackgate.telemetry.xid import JudgedEvent
+
+__all__ = ["register_metrics"]
+
+
+def _per_card(definition: str, look: Callable[[TelemetryTable, str, int, int], Finding]) -> MeasureFunction:
+    def measured(observation: Observation, slo: Slo, entity: str) -> Measurement:
+        window = _window(observation, slo, entity)
+        if isinstance(window, Measurement) or observation.telemetry is None:
+            return window if isinstance(window, Measurement) else _no_telemetry(slo, entity)
+        return _measurement(slo, entity, look(observation.telemetry, entity, *window))
+
+    measured.__doc__ = definition
+    return measured
+
+
+def _grown(*fields: str) -> Callable[[TelemetryTable, str, int, int], Finding]:
+    """Add the growth of counters; one that the card does not have is left out, unless it has none."""
+
+    def look(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
+        found = {name: growth(table.series(card, name), start_ns, end_ns) for name in fields}
+        known = {name: one for name, one in found.items() if one.value is not None}
+        if not known:
+            # A counter that was asked for and refused says more than one that nobody asked for.
+            return min(found.values(), key=lambda one: one.reason is Reason.ABSENT)
+        detail = ", ".join(f"{name} {one.detail}" for name, one in known.items() if one.value)
+        total = sum(one.value or 0.0 for one in known.values())
+        return Finding(value=total, count=min(one.count for one in known.values()), detail=detail)
+
+    return look
+
+
+def _least(field: str) -> Callable[[TelemetryTable, str, int, int], Finding]:
+    return lambda table, card, start, end: least(table.series(card, field), start, end)
+
+
+def _highest(field: str) -> Callable[[TelemetryTable, str, int, int], Finding]:
+    return lambda table, card, start, end: highest(table.series(card, field), start, end)
+
+
+def _idle(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
+    return idle_share(table.series(card, "clock_event_reasons"), start_ns, end_ns)
+
+
+def _power_share(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
+    power, limit = table.series(card, "power_w"), table.series(card, "power_limit_w")
+    return share_of_limit(power, limit, start_ns, end_ns)
+
+
+def _pcie_lost(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
+    """Return how far generation and width were below the card's best, at the best moment of the load."""
+    lost = 0.0
+    for name in ("pcie_generation", "pcie_width"):
+        now = highest(table.series(card, name), start_ns, end_ns)
+        best = highest(table.series(card, f"{name}_max"), 0, end_ns)
+        if now.value is None or best.value is None:
+            return now if now.value is None else best
+        lost += best.value - now.value
+    return Finding(value=lost, count=1, detail="generations + lanes below the card's best")
+
+
+_DEFINITIONS: dict[str, tuple[str, str, Callable[[TelemetryTable, str, int, int], Finding]]] = {
+    "temperature_margin_c": (
+        "°C",
+        "Least distance to the slowdown temperature during the load.",
+        _least("temperature_margin_c"),
+    ),
+    "memory_temperature_c": (
+        "°C",
+        "Highest temperature of the card's memory during the load.",
+        _highest("memory_temperature_c"),
+    ),
+    "power_limit_share": ("ratio", "Mean power / enforced power limit during the load.", _power_share),
+    "throttle_counters_s": (
+        "s",
+        "Time in thermal and power-brake clock events by the driver's counters.",
+        throttle_by_counters_s,
+    ),
+    "idle_share": (
+        "ratio",
+        "Share of samples during the load in which the card says that it is idle.",
+        _idle,
+    ),
+    "ecc_uncorrectable_growth": (
+        "errors",
+        "Uncorrectable memory errors that came during the load.",
+        _grown("ecc_volatile_uncorrectable"),
+    ),
+    "remapped_rows_growth": (
+        "rows",
+        "Memory rows that were remapped during the load.",
+        _grown("remapped_rows_correctable", "remapped_rows_uncorrectable"),
+    ),
+    "pcie_replay_growth": ("errors", "PCIe replays that came during the load.", _grown("pcie_replays")),
+    "nvlink_error_growth": (
+        "errors",
+        "NVLink CRC errors, replays, recoveries and symbol errors that came during the load.",
+        _grown("nvlink_crc_errors", "nvlink_replays", "nvlink_recoveries", "nvlink_symbol_errors"),
+    ),
+    "pcie_lost": (
+        "steps",
+        "PCIe generations and lanes below the card's best, at its best moment of the load.",
+        _pcie_lost,
+    ),
+}
+
+
+def _deviation(field: str, definition: str) -> MeasureFunction:
+    def measured(observation: Observation, slo: Slo, entity: str) -> Measurement:
+        table = observation.telemetry
+        if table is None:
+            return _no_telemetry(slo, entity)
+        values: dict[str, float | None] = {}
+        for card in observation.target.cards:
+            window = _window(observation, slo, card.name)
+            if not isinstance(window, Measurement):
+                values[card.name] = highest(table.series(card.name, field), *window).value
+        if entity not in values:
+            return missing(slo.metric, entity, slo.unit, Reason.ABSENT, f"no load at {entity}")
+        return _measurement(slo, entity, deviation_from_peers(values)[entity])
+
+    measured.__doc__ = definition
+    return measured
+
+
+def xids_failed(observation: Observation, slo: Slo, entity: str) -> Measurement:
+    """XIDs of class FAIL on the entity during the load, those of our own faults left out."""
+    return _events(observation, slo, entity, Verdict.FAIL)
+
+
+def xids_warned(observation: Observation, slo: Slo, entity: str) -> Measurement:
+    """XIDs of class WARN on the entity during the load, those of our own faults left out."""
+    return _events(observation, slo, entity, Verdict.WARN)
+
+
+def _events(observation: Observation, slo: Slo, entity: str, counted: Verdict) -> Measurement:
+    window = _window(observation, slo, entity)
+    table = observation.telemetry
+    if isinstance(window, Measurement) or table is None:
+        return window if isinstance(window, Measurement) else _no_telemetry(slo, entity)
+    # A row that holds in sign-off alone is judged by sign-off's classes.
+    profile = "signoff" if slo.profiles and set(slo.profiles) <= {"signoff", "strict"} else "ci"
+    judged = _judged(observation, table, entity, window, profile)
+    chosen = [one for one in judged if one.verdict is counted]
+    if chosen:
+        words = "; ".join(_words(one) for one in chosen[:3])
+        return _measurement(slo, entity, Finding(value=float(len(chosen)), count=len(chosen), detail=words))
+    node = observation.target.node_of(entity) or entity
+    watch = table.series(node, "xid_watch")
+    if not len(watch.present):
+        reason, detail = watch.why_missing
+        return missing(
+            slo.metric, entity, slo.unit, reason, f"the kernel log of {node} is not read: {detail}"
+        )
+    unknown = [one for one in judged if one.verdict is Verdict.UNKNOWN]
+    if unknown:
+        return missing(slo.metric, entity, slo.unit, Reason.UNSUPPORTED, _words(unknown[0]))
+    return _measurement(slo, entity, Finding(value=0.0, count=1, detail=""))
+
+
+def _judged(
+    observation: Observation, table: TelemetryTable, entity: str, window: tuple[int, int], profile: str
+) -> tuple[JudgedEvent, ...]:
+    start_us, end_us = (moment // 1000 for moment in window)
+    events = [one for one in events_of(table, entity) if start_us <= (one.line.boot_us or 0) <= end_us]
+    hit = {
+        name: tuple(engine.cards)
+        for engine in observation.target.engines
+        for name in (engine.name, engine.entity)
+    }
+    explains = explained_by(observation.faults, hit, 0)
+    return judge_events(events, card_of={entity: entity}, injected=explains, profile=profile)
+
+
+def _words(judged: JudgedEvent) -> str:
+    event = judged.event
+    kind = "XID" if event.kind == "xid" else "SXid"
+    return f"{kind} {event.code} ({judged.meaning}). {judged.next_step}"
+
+
+def _window(observation: Observation, slo: Slo, entity: str) -> tuple[int, int] | Measurement:
+    """Return begin and end of the row's load as it reached the entity."""
+    engines = {
+        one.entity for one in observation.target.engines if entity in (*one.cards, *one.nodes, one.name)
+    }
+    looks = [look for offer in observation.offers_of(slo.load) for look in offer.looks if look.end_ns]
+    mine = [look for look in looks if engines & set(look.engines)] or looks
+    if not mine:
+        text = f"load '{slo.load}' was not offered"
+        return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
+    return min(look.start_ns for look in mine), max(look.end_ns for look in mine)
+
+
+def _no_telemetry(slo: Slo, entity: str) -> Measurement:
+    return missing(slo.metric, entity, slo.unit, Reason.NOT_CONFIGURED, "no telemetry in this run")
+
+
+def _measurement(slo: Slo, entity: str, found: Finding) -> Measurement:
+    if found.value is None:
+        return missing(slo.metric, entity, slo.unit, found.reason or Reason.ABSENT, found.detail)
+    return Measurement(
+        metric=slo.metric,
+        entity=entity,
+        value=found.value,
+        unit=slo.unit,
+        count=found.count,
+        detail=found.detail,
+        source="telemetry",
+    )
+
+
+def register_metrics(register: Register) -> None:
+    """Register every metric of this module."""
+    for name, (unit, definition, look) in _DEFINITIONS.items():
+        register(name, unit, _per_card(definition, look))
+    register(
+        "temperature_deviation_c",
+        "°C",
+        _deviation(
+            "temperature_c", "Highest temperature during the load - median of the other cards' highest."
+        ),
+    )
+    register("xids_failed", "events", xids_failed)
+    register("xids_warned", "events", xids_warned)

@@ -1,0 +1,17 @@
+from pathlib import Path
+
+from rackgate.engines.catalogue import catalogue
+from rackgate.engines.launchers import box_settings, kubernetes, process, remote
+from rackgate.engines.launchers.signatures import SIGNATURES
+
+TEXT = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
+
+
+def test_every_key_of_every_launcher_is_in_the_docs():
+    keys = {*box_settings.KEYS, *kubernetes.KEYS, *process.KEYS, *remote.KEYS}
+    assert sorted(key for key in keys if f"`{key}`" not in TEXT) == []
+
+
+def test_every_engine_and_general_failure_is_in_the_docs():
+    assert [name for name in catalogue() if f"| `{name}` |" not in TEXT] == []
+    assert [known.name for known in SIGNATURES if f"`{known.name}`" not in TEXT] == []

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rackgate.measurement import Reason
+from rackgate.telemetry.card_checks import (
+    clock_events,
+    deviation_from_peers,
+    growth,
+    highest,
+    idle_share,
+    least,
+    share_of_limit,
+    throttle_by_counters_s,
+)
+from rackgate.telemetry.reading import Reading
+from rackgate.telemetry.table import Series, TelemetryTable
+
+SECOND = 1_000_000_000
+
+
+def series(values, start=0):
+    moments = np.arange(start, start + len(values), dtype=np.int64) * SECOND
+    numbers = np.array([np.nan if one is None else one for one in values], dtype=float)
+    reasons = tuple((Reason.BLANK, "blank") for one in values if one is None)
+    return Series(moments, numbers, reasons)
+
+
+def test_a_counter_grows_from_the_last_sample_before_the_window():
+    assert growth(series([5, 5, 7, 9, 20]), 1 * SECOND, 3 * SECOND).value == 4.0
+
+
+def test_a_counter_that_was_reset_counts_anew():
+    found = growth(series([100, 104, 1, 3]), 0, 10 * SECOND)
+    assert (found.value, found.detail) == (7.0, "100 -> 3, 1 resets")
+
+
+def test_a_counter_that_was_never_read_is_not_zero():
+    found = growth(series([None, None]), 0, 10 * SECOND)
+    assert (found.value, found.reason) == (None, Reason.BLANK)
+
+
+def test_one_sample_of_a_counter_shows_no_growth():
+    assert growth(series([7]), 0, 10 * SECOND).reason == Reason.TOO_FEW
+
+
+@given(st.lists(st.integers(0, 1000), min_size=2, max_size=30))
+def test_growth_without_a_reset_is_the_difference(steps):
+    counter = np.cumsum(steps).tolist()
+    assert growth(series(counter), 0, len(counter) * SECOND).value == counter[-1] - counter[0]
+
+
+def rows(**fields):
+    return TelemetryTable.from_readings(
+        Reading(second * SECOND, "n1", "n1/gpu0", field, value, None if value is not None else Reason.BLANK)
+        for field, values in fields.items()
+        for second, value in enumerate(values)
+    )
+
+
+def test_throttle_time_by_counters_adds_the_faults_and_leaves_the_power_cap_out():
+    table = rows(
+        sw_power_cap_ns=[0, 9e9, 9e9],
+        sw_thermal_slowdown_ns=[0, 0, 0],
+        hw_thermal_slowdown_ns=[1e9, 1.1e9, 1.15e9],
+        hw_power_brake_ns=[0, 0, 0.02e9],
+    )
+    found = throttle_by_counters_s(table, "n1/gpu0", 0, 10 * SECOND)
+    assert found.value == pytest.approx(0.17)
+    assert found.detail == "hw_thermal_slowdown 0.150 s, hw_power_brake 0.020 s"
+
+
+def test_throttle_time_is_unknown_if_one_counter_is():
+    table = rows(sw_thermal_slowdown_ns=[0, 0], hw_thermal_slowdown_ns=[None, None], hw_power_brake_ns=[0, 0])
+    found = throttle_by_counters_s(table, "n1/gpu0", 0, 10 * SECOND)
+    assert (found.value, found.reason) == (None, Reason.BLANK)
+
+
+def test_a_card_that_no_load_reached_is_idle():
+    assert idle_share(series([1, 1, 1, 0]), 0, 10 * SECOND).value == 0.75
+    assert idle_share(series([0x4, 0x5]), 0, 10 * SECOND).value == 0.5
+    assert idle_share(series([]), 0, SECOND).reason == Reason.ABSENT
+
+
+def test_clock_events_are_named_by_bit():
+    assert clock_events(series([0, 0x48, 0x4]), 0, 10 * SECOND) == (
+        "sw_power_cap",
+        "hw_slowdown",
+        "hw_thermal_slowdown",
+    )
+
+
+def test_the_worst_of_a_margin_is_the_least():
+    assert (least(series([9, 4, 7]), 0, 9 * SECOND).value, highest(series([9, 4]), 0, 9 * SECOND).value) == (
+        4,
+        9,
+    )
+    assert least(series([9, 4, 7]), 2 * SECOND, 9 * SECOND).value == 7
+
+
+def test_power_is_a_share_of_the_limit():
+    assert share_of_limit(series([680, 690, 700]), series([700]), 0, 9 * SECOND).value == pytest.approx(
+        690 / 700
+    )
+    assert share_of_limit(series([680]), series([None]), 0, 9 * SECOND).reason == Reason.BLANK
+
+
+def test_the_card_unlike_its_peers_stands_out():
+    found = deviation_from_peers({"a": 60.0, "b": 61.0, "c": 62.0, "d": 75.0, "e": None})
+    assert found["d"].value == 14.0
+    assert found["e"].reason == Reason.ABSENT
+    assert deviation_from_peers({"a": 1.0, "b": 2.0})["a"].reason == Reason.TOO_FEW

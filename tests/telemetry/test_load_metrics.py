@@ -1,0 +1,214 @@
+"""Each metric of a card's health: a load in which it breaks, and one in which nothing is known."""
+
+import pytest
+
+from rackgate.fault import FaultTimeline
+from rackgate.load import Load
+from rackgate.loadgen import Counters, OfferedLoad
+from rackgate.measurement import Reason
+from rackgate.observation import Observation, Offer
+from rackgate.slo import Op, Scope, Slo
+from rackgate.target import Card, EngineSpec, Member, Node, Target
+from rackgate.telemetry.load_metrics import register_metrics
+from rackgate.telemetry.reading import Reading
+from rackgate.telemetry.table import TelemetryTable
+
+SECOND = 1_000_000_000
+CARDS = tuple(Card(name=f"n1/gpu{index}", node="n1", index=index) for index in range(4))
+ENGINES = tuple(
+    EngineSpec(
+        name=f"e{card.index}", launcher="remote", model="m", members=(Member(node="n1", cards=(card.name,)),)
+    )
+    for card in CARDS
+)
+TARGET = Target(
+    name="rack", model="m", grade="accelerator", nodes=(Node(name="n1", cards=CARDS),), engines=ENGINES
+)
+
+
+def registered():
+    found = {}
+    register_metrics(lambda name, unit, function: found.update({name: (unit, function)}))
+    return found
+
+
+METRICS = registered()
+
+
+def offer(begin_s=10, end_s=20):
+    load = Load(
+        name="interactive", prompt_tokens=1, output_tokens=1, arrival="closed", concurrency=1, looks=(1,)
+    )
+    offered = OfferedLoad(
+        load=load,
+        label="all",
+        engines=tuple(card.name for card in CARDS),
+        start_ns=begin_s * SECOND,
+        end_ns=end_s * SECOND,
+        steady_start_ns=begin_s * SECOND,
+        steady_end_ns=end_s * SECOND,
+        counters=Counters(scheduled=1, started=1, dropped=0, outcomes={}),
+        samples=None,
+        samples_path=None,
+        peak_in_flight=1,
+        reason=None,
+        detail="",
+    )
+    return Offer(load="interactive", label="all", looks=(offered,))
+
+
+def readings(field, values, entity="n1/gpu0", start=8):
+    return [
+        Reading(
+            (start + place) * SECOND,
+            "n1",
+            entity,
+            field,
+            value,
+            None if value is not None else Reason.BLANK,
+            "why",
+        )
+        for place, value in enumerate(values)
+    ]
+
+
+def measured(metric, rows, entity="n1/gpu0", faults=(), profiles=()):
+    unit, function = METRICS[metric]
+    slo = Slo(
+        id=f"single_card.{metric}",
+        stage="single_card",
+        metric=metric,
+        statistic="value",
+        op=Op.AT_MOST,
+        bound=0.0,
+        unit=unit,
+        scope=Scope.CARD,
+        source="test",
+        load="interactive",
+        profiles=profiles,
+    )
+    seen = Observation(
+        stage="single_card",
+        target=TARGET,
+        offers=(offer(),),
+        telemetry=None if rows is None else TelemetryTable.from_readings(rows),
+        faults=faults,
+    )
+    return function(seen, slo, entity)
+
+
+@pytest.mark.parametrize(
+    ("metric", "rows", "value"),
+    [
+        ("temperature_margin_c", readings("temperature_margin_c", [30, 20, 9, 4, 8]), 4),
+        ("memory_temperature_c", readings("memory_temperature_c", [50, 60, 70, 96, 90]), 96),
+        (
+            "power_limit_share",
+            [*readings("power_w", [100, 100, 600, 600]), *readings("power_limit_w", [700])],
+            pytest.approx(600 / 700),
+        ),
+        ("idle_share", readings("clock_event_reasons", [0, 0, 1, 1, 0, 0]), 0.5),
+        ("ecc_uncorrectable_growth", readings("ecc_volatile_uncorrectable", [0, 0, 0, 2]), 2),
+        ("remapped_rows_growth", readings("remapped_rows_uncorrectable", [1, 1, 1, 2]), 1),
+        ("pcie_replay_growth", readings("pcie_replays", [5, 5, 5, 9]), 4),
+        ("nvlink_error_growth", readings("nvlink_symbol_errors", [0, 0, 0, 7]), 7),
+        (
+            "pcie_lost",
+            [
+                *readings("pcie_generation", [1, 1, 4]),
+                *readings("pcie_generation_max", [5]),
+                *readings("pcie_width", [16, 16, 8]),
+                *readings("pcie_width_max", [16]),
+            ],
+            9,
+        ),
+        (
+            "throttle_counters_s",
+            [
+                *readings("sw_thermal_slowdown_ns", [0] * 4),
+                *readings("hw_thermal_slowdown_ns", [0, 0, 0, 0.4e9]),
+                *readings("hw_power_brake_ns", [0] * 4),
+            ],
+            pytest.approx(0.4),
+        ),
+    ],
+)
+def test_a_card_that_is_not_well_shows_it_and_one_that_is_not_read_says_so(metric, rows, value):
+    assert measured(metric, rows).value == value
+    silent = [Reading(one.t_ns, one.node, one.entity, one.field, None, Reason.BLANK, "blank") for one in rows]
+    assert (measured(metric, silent).value, measured(metric, silent).reason) == (None, Reason.BLANK)
+    assert measured(metric, []).reason == Reason.ABSENT
+    assert measured(metric, None).reason == Reason.NOT_CONFIGURED
+
+
+def test_the_hot_card_among_cool_ones_stands_out():
+    rows = [one for index in range(3) for one in readings("temperature_c", [60] * 10, f"n1/gpu{index}")]
+    rows += readings("temperature_c", [74] * 10, "n1/gpu3")
+    assert measured("temperature_deviation_c", rows, "n1/gpu3").value == 14.0
+    assert measured("temperature_deviation_c", rows, "n1/gpu0").value == 0.0
+    assert measured("temperature_deviation_c", rows[:10]).reason == Reason.TOO_FEW
+
+
+def xid(code, at_s=15, text="", entity="n1/gpu0"):
+    return Reading(at_s * SECOND, "n1", entity, "xid", float(code), None, text)
+
+
+WATCH = readings("xid_watch", [1.0, 1.0], "n1")
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "failed", "warned"),
+    [
+        (79, "GPU has fallen off the bus.", 1, 0),
+        (149, "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x0)", 1, 0),
+        (149, "NETIR_LINK_EVT Nonfatal XC0 i0 Link 08 (0x004505c6 0x0)", 0, 1),
+        (92, "", 0, 1),
+        (106, "", 0, 0),
+    ],
+)
+def test_an_xid_counts_as_its_class(code, text, failed, warned):
+    rows = [*WATCH, xid(code, text=text)]
+    assert measured("xids_failed", rows).value == failed
+    assert measured("xids_warned", rows).value == warned
+
+
+def test_an_xid_of_another_time_or_card_does_not_count():
+    rows = [*WATCH, xid(79, at_s=5), xid(79, at_s=30), xid(79, entity="n1/gpu1")]
+    assert measured("xids_failed", rows).value == 0
+    assert "fallen off the bus" in measured("xids_failed", [*WATCH, xid(79)]).detail
+
+
+def test_no_xid_in_a_log_that_nobody_reads_is_no_knowledge():
+    assert measured("xids_failed", []).reason == Reason.ABSENT
+    denied = measured("xids_failed", readings("xid_watch", [None], "n1"))
+    assert (denied.value, denied.reason, "why" in denied.detail) == (None, Reason.BLANK, True)
+    assert measured("xids_failed", [xid(79)]).value == 1
+
+
+def test_an_event_that_driver_and_kernel_log_both_tell_is_one():
+    rows = [*WATCH, xid(31, at_s=14), xid(31, at_s=15, text="MMU Fault")]
+    assert (measured("xids_warned", rows).value, measured("xids_failed", rows).value) == (1, 0)
+    again = [*rows, xid(31, at_s=16, text="MMU Fault")]
+    assert measured("xids_failed", again).value == 2
+
+
+def test_a_code_that_nobody_knows_leaves_it_open():
+    found = measured("xids_failed", [*WATCH, xid(999)])
+    assert (found.value, found.reason) == (None, Reason.UNSUPPORTED)
+    assert "XID 999" in found.detail
+
+
+def test_our_own_kill_is_left_out_and_hides_nothing():
+    fault = FaultTimeline(kind="kill", entity="n1/gpu0", injected_ns=14 * SECOND, healed_ns=18 * SECOND)
+    assert measured("xids_warned", [*WATCH, xid(45)], faults=(fault,)).value == 0
+    assert measured("xids_failed", [*WATCH, xid(79)], faults=(fault,)).value == 1
+
+
+def test_a_row_of_sign_off_alone_is_stricter():
+    rows = [*WATCH, xid(94)]
+    assert measured("xids_failed", rows).value == 0
+    assert measured("xids_failed", rows, profiles=("signoff", "strict")).value == 1
+
+
+def test_every_metric_has_a_definition():
+    assert all(function.__doc__ for _, function in METRICS.values())

@@ -1,0 +1,103 @@
+import json
+import time
+
+import pytest
+
+from rackgate.measurement import Reason
+from rackgate.telemetry.remote_log import RemoteKernelLog
+from rackgate.telemetry.runner import Ran
+
+
+def new(source):
+    return [one for one in source.poll() if one.field != "xid_watch"]
+
+
+XID = "NVRM: Xid (PCI:0000:1b:00): {}, something"
+CARD = {"0000:1b:00.0": "n1/gpu0"}
+UPTIME_S = 5000.0
+
+
+class Node:
+    """A node whose clock began 5000 s ago, with a journal, or only a ring buffer."""
+
+    name = "n1"
+
+    def __init__(self, *, journal=True):
+        self.lines = []
+        self.asked = []
+        self.journal = journal
+        self.refused = False
+        self.began = time.monotonic() - UPTIME_S
+
+    def write(self, text, ago_s=0.0, transport="kernel"):
+        self.lines.append((time.monotonic() - self.began - ago_s, text, transport))
+
+    def read(self, patterns, _):
+        return {patterns[0]: Ran(text=f"{time.monotonic() - self.began:.2f} 1.00\n", status=0)}
+
+    def run(self, command, _):
+        self.asked.append(command.argv)
+        if self.refused:
+            return Ran(reason=Reason.NO_PERMISSION, detail=f"refused; it needs {command.grant}", status=1)
+        if command.argv[0] == "dmesg":
+            text = "".join(f"[{at_s:12.6f}] {line}\n" for at_s, line, _ in self.lines)
+            return Ran(text=text, status=0)
+        if not self.journal:
+            return Ran(reason=Reason.TOOL_MISSING, detail="journalctl is not installed", status=127)
+        last = command.argv[-1]
+        first = int(last.split("=")[1]) + 1 if last.startswith("--after-cursor") else 0
+        return Ran(text="".join(self._entry(number) for number in range(first, len(self.lines))), status=0)
+
+    def close(self):
+        pass
+
+    def _entry(self, number):
+        at_s, line, transport = self.lines[number]
+        entry = {
+            "__CURSOR": str(number),
+            "_TRANSPORT": transport,
+            "_SOURCE_MONOTONIC_TIMESTAMP": str(round(at_s * 1e6)),
+            "MESSAGE": line,
+        }
+        return json.dumps(entry) + "\n"
+
+
+@pytest.mark.parametrize("journal", [True, False])
+def test_each_event_comes_once_and_on_our_clock(journal):
+    node = Node(journal=journal)
+    node.write(XID.format(31), ago_s=100.0)
+    log = RemoteKernelLog("n1", node, card_of=CARD, every_s=0.0)
+    (old,) = new(log)
+    assert (old.entity, old.value) == ("n1/gpu0", 31.0)
+    assert abs(time.perf_counter_ns() - 100e9 - old.t_ns) < 5e9
+    node.write(XID.format(79))
+    assert [one.value for one in new(log)] == [79.0]
+    assert new(log) == []
+    now = time.perf_counter_ns()
+    placed = log.book.window(now - 10 * 10**9, now + 10**9)
+    assert ([event.code for event in placed.inside], [event.code for event in placed.earlier]) == ([79], [31])
+
+
+def test_a_journal_is_asked_only_for_what_is_new():
+    node = Node()
+    node.write("usb 1-1: new device")
+    log = RemoteKernelLog("n1", node, every_s=0.0)
+    new(log)
+    new(log)
+    assert node.asked[0][-1] == "--boot"
+    assert node.asked[1][-1] == "--after-cursor=0"
+
+
+def test_what_a_program_wrote_under_the_kernels_name_does_not_count():
+    node = Node()
+    node.write(XID.format(79), transport="syslog")
+    log = RemoteKernelLog("n1", node, card_of=CARD, every_s=0.0)
+    assert (new(log), len(log.book.events)) == ([], 1)
+
+
+def test_a_log_that_may_not_be_read_says_what_it_needs():
+    node = Node()
+    node.refused = True
+    log = RemoteKernelLog("n1", node, every_s=0.0)
+    assert new(log) == []
+    assert "it needs the group adm" in log.problem
