@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from rackgate.target import EngineSpec
@@ -67,8 +68,10 @@ class LaunchFailed(Exception):
 class Launcher(Protocol):
     """Starts an engine and ends it on leaving, whatever happened in between."""
 
-    def __call__(self, spec: EngineSpec, *, run_id: str, log_dir: str) -> AbstractContextManager[Engine]:
-        """Return a context manager that yields the running engine.
+    def __call__(
+        self, spec: EngineSpec, *, run_id: str, log_dir: str, on_progress: Callable[[str], None] | None = None
+    ) -> AbstractContextManager[Engine]:
+        """Return a context manager that yields the running engine; `on_progress` is told what goes on.
 
         Raises `LaunchFailed` on entering if no token came out before the deadline.
         """

@@ -41,10 +41,13 @@ def pytest_rack_engines(config: pytest.Config, register: Callable[..., None]) ->
 def pytest_rack_metrics(config: pytest.Config, register: Callable[..., None]) -> None:
     """Register what a row can be about: `register(name, unit, function)`; the docstring is the definition.
 
+    `statistics`, `windows` and `needs_load` say what a row may ask of it, so that a row that could
+    never be answered is refused before anything runs; a metric that does not tell takes any.
+
     Example::
 
         def pytest_rack_metrics(config, register):
-            register("answer_length_tokens", "tokens", answer_length)
+            register("answer_length_tokens", "tokens", answer_length, statistics=("p50",), needs_load=True)
     """
 
 

@@ -46,7 +46,8 @@ class Measurement:
     """A value of one metric for one entity, or the reason why there is none.
 
     `value` may be infinite (a percentile reached by failed requests), never NaN. A value and a reason
-    exclude each other. `count` is the number of samples behind the value.
+    exclude each other. `count` is the number of samples behind the value. `hint` says what to try where the
+    measuring itself found out, such as which layer of a service failed.
     """
 
     metric: str
@@ -58,6 +59,7 @@ class Measurement:
     reason: Reason | None = None
     detail: str = ""
     source: str = ""
+    hint: str = ""
 
     def __post_init__(self) -> None:
         if self.value is not None and math.isnan(self.value):
@@ -70,6 +72,10 @@ class Measurement:
         return replace(self, value=None, bounds=None, reason=reason, detail=detail)
 
 
-def missing(metric: str, entity: str, unit: str, reason: Reason, detail: str) -> Measurement:
+def missing(
+    metric: str, entity: str, unit: str, reason: Reason, detail: str, *, hint: str = ""
+) -> Measurement:
     """Return a measurement without a value."""
-    return Measurement(metric=metric, entity=entity, value=None, unit=unit, reason=reason, detail=detail)
+    return Measurement(
+        metric=metric, entity=entity, value=None, unit=unit, reason=reason, detail=detail, hint=hint
+    )

@@ -40,8 +40,9 @@ def verdict_message(check: Check, measurement: Measurement, judgement: Judgement
     detail = judgement.detail or measurement.detail
     if detail:
         lines.append(f"  seen    {detail}")
-    if slo.hint and not judgement.verdict.accepted:
-        lines.append(f"  next    {slo.hint}")
+    hint = measurement.hint or slo.hint
+    if hint and not judgement.verdict.accepted:
+        lines.append(f"  next    {hint}")
     return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from rackgate.fault import FaultTimeline
 from rackgate.observation import Observation, Offer
 from rackgate.offering import begin_load, lag_limit_ms, record_load
 from rackgate.planning import pairs_of
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rackgate.engine import Engine
-    from rackgate.fault import FaultTimeline
     from rackgate.loadgen import Endpoint, RunningLoad
     from rackgate.run import Run
     from rackgate.site import Site
@@ -80,21 +80,27 @@ def pair_rounds(run: Run, site: Site) -> list[tuple[str, list[Endpoint]]]:
 
 
 def offer_through_fault(run: Run, site: Site, kind: str) -> tuple[list[Offer], tuple[FaultTimeline, ...]]:
-    """Offer the fault load; break the last engine after a third of it, heal it after two thirds."""
+    """Offer the fault load; break the last engine that can be broken after a fifth of it, heal it at half.
+
+    Where nothing can be broken from here, nothing is offered and the fault says why.
+    """
+    from rackgate.engine import Killable
     from rackgate.faults.injection import inject
 
     load = run.acceptance.loads["fault"]
     engines = site.qualified(run, "fault_injection")
-    if len(engines) < 2:
-        return [], ()
-    victim = engines[-1]
-    third_s = (load.duration_s or 0.0) / 3
-    run.on_progress(f"fault_injection: load fault for {load.duration_s:g} s, kill of {victim.entity}")
-    with begin_load(run, "fault_injection", load, [site.front()], label="all") as running:
+    able = [engine for engine in engines if isinstance(engine.handle, Killable)]
+    if not able or len(engines) < 2:
+        names = ", ".join(f"{engine.name} ({engine.spec.launcher})" for engine in engines) or "none is left"
+        text = f"no engine can be killed from here beside another one: {names}"
+        return [], (FaultTimeline(kind=kind, entity="", detail=text),)
+    victim, length_s = able[-1], load.duration_s or 0.0
+    run.on_progress(f"fault_injection: load fault for {length_s:g} s, kill of {victim.entity}")
+    with begin_load(run, "fault_injection", load, site.front(run, "fault_injection"), label="all") as running:
         started = time.monotonic()
-        _wait(running, started + third_s)
+        _wait(running, started + length_s / 5)
         with inject(run, kind, victim) as injection:
-            _wait(running, started + 2 * third_s)
+            _wait(running, started + length_s / 2)
         offered = running.finish()
     offer = Offer(load=load.name, label="all", looks=(offered,))
     record_load(run, "fault_injection", offer)

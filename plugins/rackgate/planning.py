@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from rackgate.target import EngineSpec, Target
 
-__all__ = ["CONDITIONS", "entities_of", "members_of", "pair_name", "pairs_of", "plan_checks"]
+__all__ = ["CONDITIONS", "entities_of", "members_of", "not_asked", "pair_name", "pairs_of", "plan_checks"]
 
 CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel")
 """What a row's `applies_to` may ask."""
@@ -69,18 +69,41 @@ def plan_checks(target: Target, slos: Iterable[Slo], stages: Sequence[str] = STA
     rows = [row for row in slos if row.stage in stages]
     checks: list[Check] = []
     for row in sorted(rows, key=lambda row: STAGES.index(row.stage)):
-        absent = _stage_absent(row.stage, target) or _row_absent(row, target)
+        absent, unseen = _absent(row, target), _unseen(row, target)
         if absent:
-            checks.append(Check(slo=row, entity="rack", declared_absent=absent))
+            # What cannot be seen from here may well be there: the declaration is the tester's, not the rack's.
+            absent = "" if unseen else absent
+            checks.append(Check(slo=row, entity="rack", declared_absent=absent, not_assessed=unseen))
             continue
-        unseen = _unseen(row, target)
         for entity in entities_of(row.scope, target):
+            unused = "" if unseen else _unused(row, entity, target)
             if _applies(row, entity, target):
-                checks.append(Check(slo=row, entity=entity, not_assessed=unseen))
+                checks.append(Check(slo=row, entity=entity, not_assessed=unseen, declared_absent=unused))
             elif not _answered(row, entity, rows, target):
                 why = f"no row for {row.metric} {row.statistic} applies here: {_conditions(row)}"
-                checks.append(Check(slo=row, entity=entity, not_assessed=unseen, undecidable=why))
+                checks.append(
+                    Check(
+                        slo=row, entity=entity, not_assessed=unseen, declared_absent=unused, undecidable=why
+                    )
+                )
     return tuple(checks)
+
+
+def not_asked(row: Slo, target: Target) -> str:
+    """Return why nothing of the target is judged by this row: not seen from here, or declared absent."""
+    return _unseen(row, target) or _absent(row, target)
+
+
+def _absent(row: Slo, target: Target) -> str:
+    return _stage_absent(row.stage, target) or _row_absent(row, target)
+
+
+def _unused(row: Slo, entity: str, target: Target) -> str:
+    """Say that a card takes part in no load, where the engines of the target do name their cards."""
+    used = {card for engine in target.engines for card in engine.cards}
+    if row.load is None or row.scope is not Scope.CARD or not used or entity in used:
+        return ""
+    return "declared: no engine of the target uses this card"
 
 
 def _stage_absent(stage: str, target: Target) -> str:

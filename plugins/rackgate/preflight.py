@@ -13,6 +13,7 @@ from rackgate.telemetry.reading import REQUIRED
 if TYPE_CHECKING:
     import httpx
 
+    from rackgate.engine import LaunchFailed
     from rackgate.engines.probe import EngineProbe
     from rackgate.site import Site
     from rackgate.target import EngineSpec, Node, Target
@@ -29,7 +30,8 @@ _POLLS = 3
 def probe_engines(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
     """Return whether each engine is reachable, serves the model and gives a token.
 
-    What cannot be reached over the network says nothing about the service: UNKNOWN, not FAIL.
+    What cannot be reached over the network says nothing about the service: UNKNOWN, not FAIL. An engine
+    that did not come up has failed already, with its own message and hint.
     """
     from rackgate.engines.launchers.outcome import key_headers
     from rackgate.engines.probe import probe_engine
@@ -38,48 +40,66 @@ def probe_engines(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
         return probe_engine(spec.url or "", spec.model, key_headers(spec), spec.protocol, deadline_s)
 
     found: Probes = {}
+    there = [spec for spec in site.target.engines if spec.url]
     with ThreadPoolExecutor(max_workers=16) as pool:
-        for spec, probe in zip(site.target.engines, pool.map(look, site.target.engines), strict=True):
+        for spec, probe in zip(there, pool.map(look, there), strict=True):
             found.update(_engine_measurements(spec, probe))
+    for spec in site.target.engines:
+        if not spec.url:
+            found.update(_never_up(spec, site.failures.get(spec.entity)))
+    return found
+
+
+def _never_up(spec: EngineSpec, failure: LaunchFailed | None) -> Probes:
+    entity = spec.entity
+    text, hint = (f"{failure.layer}: {failure}", failure.hint) if failure else ("never started", "")
+    found = {("engine_reachable", entity): _bool("engine_reachable", entity, False, text, hint)}
+    for name in ("model_served", "first_request_ok"):
+        found[name, entity] = missing(name, entity, "bool", Reason.DIED, text, hint=hint)
     return found
 
 
 def _engine_measurements(spec: EngineSpec, probe: EngineProbe) -> Probes:
     entity = spec.entity
-    refused = probe.layer_failed == "network" and probe.refused
-    if probe.layer_failed == "network" and not refused:
-        names = ("engine_reachable", "model_served", "first_request_ok")
-        return {(name, entity): _unreachable(name, entity, probe) for name in names}
-    found = {("engine_reachable", entity): _bool("engine_reachable", entity, not refused, probe.message)}
-    if refused:
-        for name in ("model_served", "first_request_ok"):
-            found[name, entity] = _unreachable(name, entity, probe)
+    if probe.layer_failed == "network":
+        found = {
+            (name, entity): _unreachable(name, entity, probe)
+            for name in ("engine_reachable", "model_served", "first_request_ok")
+        }
+        if probe.refused:
+            name = "engine_reachable"
+            found[name, entity] = _bool(name, entity, False, probe.message, probe.hint)
         return found
+    found = {("engine_reachable", entity): _bool("engine_reachable", entity, True, probe.message)}
     if probe.served_models is None:
         text = probe.message or f"{spec.url} does not list its models"
-        found["model_served", entity] = missing("model_served", entity, "bool", Reason.UNSUPPORTED, text)
+        nothing = missing("model_served", entity, "bool", Reason.UNSUPPORTED, text, hint=probe.hint)
+        found["model_served", entity] = nothing
     else:
         listed = ", ".join(probe.served_models) or "nothing"
         text = f"asked {spec.model}, listed: {listed}"
         found["model_served", entity] = _bool("model_served", entity, spec.model in probe.served_models, text)
-    text = probe.message or f"first token after {probe.first_token_ms or 0.0:.0f} ms"
-    found["first_request_ok", entity] = _bool("first_request_ok", entity, probe.ok, text)
+    found["first_request_ok", entity] = _first_request("first_request_ok", entity, probe)
     return found
+
+
+def _first_request(name: str, entity: str, probe: EngineProbe) -> Measurement:
+    if probe.ok:
+        return _bool(name, entity, True, f"first token after {probe.first_token_ms or 0.0:.0f} ms")
+    return _bool(name, entity, False, f"{probe.layer_failed}: {probe.message}", probe.hint)
 
 
 def probe_gateway(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
     """Return whether one request through the gateway gives a token; nothing if no gateway is declared."""
     from rackgate.engines.probe import probe_engine
 
-    name = "gateway_request_ok"
-    if site.target.gateway is None or site.target.gateway.url is None:
+    name, gateway = "gateway_request_ok", site.gateway()
+    if gateway is None:
         return {}
-    front = site.front()
-    probe = probe_engine(front.url, front.model, front.headers, front.protocol, deadline_s)
+    probe = probe_engine(gateway.url, gateway.model, gateway.headers, gateway.protocol, deadline_s)
     if probe.layer_failed == "network" and not probe.refused:
         return {(name, "rack"): _unreachable(name, "rack", probe)}
-    text = probe.message or f"first token after {probe.first_token_ms or 0.0:.0f} ms"
-    return {(name, "rack"): _bool(name, "rack", probe.ok, text)}
+    return {(name, "rack"): _first_request(name, "rack", probe)}
 
 
 def probe_cards(target: Target) -> Probes:
@@ -114,7 +134,7 @@ def _card_measurements(card: str, readings: list[Reading]) -> Probes:
     if not any(one.value is not None for one in readings):
         first = readings[0]
         reason, detail = first.reason or Reason.ABSENT, first.detail
-        seen = _bool(present, card, good=False, detail=detail)
+        seen = _bool(present, card, False, detail)
         if reason is not Reason.ABSENT:
             seen = missing(present, card, "bool", reason, detail)
         return {(present, card): seen, (coverage, card): missing(coverage, card, "ratio", reason, detail)}
@@ -131,17 +151,25 @@ def _card_measurements(card: str, readings: list[Reading]) -> Probes:
         source="exporter",
     )
     return {
-        (present, card): _bool(present, card, good=True, detail="listed by the exporter"),
+        (present, card): _bool(present, card, True, "listed by the exporter"),
         (coverage, card): covered,
     }
 
 
-def _bool(metric: str, entity: str, good: bool, detail: str) -> Measurement:  # noqa: FBT001
+def _bool(metric: str, entity: str, good: bool, detail: str, hint: str = "") -> Measurement:  # noqa: FBT001
     return Measurement(
-        metric=metric, entity=entity, value=float(good), unit="bool", count=1, detail=detail, source="probe"
+        metric=metric,
+        entity=entity,
+        value=float(good),
+        unit="bool",
+        count=1,
+        detail=detail,
+        source="probe",
+        hint=hint,
     )
 
 
 def _unreachable(metric: str, entity: str, probe: EngineProbe) -> Measurement:
-    nothing = missing(metric, entity, "bool", Reason.UNREACHABLE, f"{probe.layer_failed}: {probe.message}")
+    text = f"{probe.layer_failed}: {probe.message}"
+    nothing = missing(metric, entity, "bool", Reason.UNREACHABLE, text, hint=probe.hint)
     return replace(nothing, source="probe")

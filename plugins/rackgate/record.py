@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -81,6 +82,7 @@ class RecordLog:
         line = record.to_json().encode() + b"\n"
         self._file.write(line)
         self._file.flush()
+        os.fdatasync(self._file.fileno())
         self._digest.update(line)
         self.seq += 1
 

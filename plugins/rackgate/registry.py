@@ -40,11 +40,26 @@ class Registry:
         self.launchers[name] = launcher
         self.check_settings[name] = check_settings
 
-    def add_metric(self, name: str, unit: str, function: MeasureFunction) -> None:
+    def add_metric(
+        self,
+        name: str,
+        unit: str,
+        function: MeasureFunction,
+        *,
+        statistics: tuple[str, ...] = (),
+        windows: tuple[str, ...] = (),
+        needs_load: bool = False,
+    ) -> None:
         """Register a metric with its unit; the function's docstring is its definition."""
         self._claim("metric", name, function)
         self.metrics[name] = Metric(
-            name=name, unit=unit, function=function, owner=self._owners["metric", name]
+            name=name,
+            unit=unit,
+            function=function,
+            owner=self._owners["metric", name],
+            statistics=statistics,
+            windows=windows,
+            needs_load=needs_load,
         )
 
     def add_fault(self, name: str, factory: Callable[[Engine, float], Fault]) -> None:

@@ -43,14 +43,19 @@ class Site:
             headers=engine.headers,
         )
 
-    def front(self) -> Endpoint:
-        """Return where users come in: the gateway, or the only engine where there is none."""
+    def front(self, run: Run, stage: str) -> list[Endpoint]:
+        """Return where users come in: the gateway, or without one every engine that is not quarantined."""
+        gateway = self.gateway()
+        return [gateway] if gateway else [self.endpoint(engine) for engine in self.qualified(run, stage)]
+
+    def gateway(self) -> Endpoint | None:
+        """Return where the gateway answers; None if the target has none."""
         from rackgate.engines.launchers.outcome import key_headers
         from rackgate.loadgen import Endpoint
 
         gateway = self.target.gateway
         if gateway is None or gateway.url is None:
-            return self.endpoint(next(iter(self.engines.values())))
+            return None
         names: dict[str, str] = {}
         for spec in self.target.engines:
             names.update(
@@ -116,7 +121,9 @@ def _launch(
     run.on_progress(f"engine {spec.name}: {spec.launcher}, waiting for a token")
     launcher = run.registry.launchers[spec.launcher]
     try:
-        engine = stack.enter_context(launcher(spec, run_id=run.run_id, log_dir=str(run.evidence / "logs")))
+        engine = stack.enter_context(
+            launcher(spec, run_id=run.run_id, log_dir=str(run.evidence / "logs"), on_progress=run.on_progress)
+        )
     except LaunchFailed as failure:
         failures[spec.entity] = failure
         _record(run, spec, state="failed", layer=failure.layer, message=str(failure), hint=failure.hint)

@@ -66,10 +66,10 @@ def prepare(config: pytest.Config) -> Session:
     folder = _folder(options)
     problems += [*_bad_stages(options), *_bad_folder(folder)]
     selection = _told(problems, lambda: _selection(config, options))
-    engines = len(selection.target.engines) if selection else None
-    units = {name: metric.unit for name, metric in registry.metrics.items()}
-    path = Path(options.slo) if options.slo else None
-    acceptance = _told(problems, lambda: load_acceptance(path, options.profile, units=units, engines=engines))
+    target, path = selection.target if selection else None, Path(options.slo) if options.slo else None
+    acceptance = _told(
+        problems, lambda: load_acceptance(path, options.profile, metrics=registry.metrics, target=target)
+    )
     if problems or selection is None or acceptance is None:
         raise _refusal(problems)
     checks = plan_checks(selection.target, acceptance.slos, options.stages or STAGES)
@@ -207,7 +207,7 @@ def _secrets(target: Target) -> list[str]:
 
 
 def _handicap(options: Options, target: Target) -> str:
-    if not any(spec.launcher == "simulated" for spec in target.engines):
+    if not target.made_here:
         return ""
     from rackgate.simulator.scenarios import scenario
 
@@ -216,7 +216,7 @@ def _handicap(options: Options, target: Target) -> str:
 
 def _facts(options: Options, selection: Selection) -> dict[str, Any]:
     return {
-        "scenario": options.scenario if selection.target.grade == "simulated" else None,
+        "scenario": options.scenario if selection.target.made_here else None,
         "command_line": "pytest " + " ".join(sys.argv[1:]),
         "versions": {**{name: _version(name) for name in _PACKAGES}, "python": platform.python_version()},
         "options": {name: origin for name, origin in options.origins.items() if origin != "default"},

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BatchSystem", "Card", "EngineSpec", "Gateway", "Member", "Node", "Prices", "Target"]
+__all__ = ["GRADES", "BatchSystem", "Card", "EngineSpec", "Gateway", "Member", "Node", "Prices", "Target"]
+
+GRADES = ("simulated", "unproven", "cpu", "accelerator")
+"""What evidence can be worth, the least first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +108,8 @@ class Target:
     """The rack under test.
 
     `vantage` says what the tester can see (`operator`, `tenant` or `endpoint`); `may_break` names the
-    kinds of fault that the owner allows; `grade` is what the evidence is worth (`simulated`, `cpu`,
-    `accelerator`) and follows from the engines.
+    kinds of fault that the owner allows; `grade` is what the evidence is worth (one of `GRADES`) and
+    follows from the engines: `unproven` where nothing shows what hardware answers.
     """
 
     name: str
@@ -125,6 +128,11 @@ class Target:
     def cards(self) -> tuple[Card, ...]:
         """All cards of all nodes."""
         return tuple(card for node in self.nodes for card in node.cards)
+
+    @property
+    def made_here(self) -> bool:
+        """Whether the rack is the simulated one, which a run makes itself."""
+        return any(engine.launcher == "simulated" for engine in self.engines)
 
     @property
     def pools(self) -> tuple[str, ...]:

@@ -133,6 +133,8 @@ class FakeCluster:
                 body["status"] = self.deployment
                 self._scaled(body["spec"]["replicas"])
             return 201, body
+        if name is None:
+            return 200, {"items": [body for (kind, _), body in self.objects.items() if kind == plural]}
         if (plural, name) not in self.objects:
             return 404, _status(404, f'{plural} "{name}" not found')
         if method == "DELETE":

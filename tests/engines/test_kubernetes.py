@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from rackgate.cli import main
 from rackgate.engine import Killable, LaunchFailed
 from rackgate.engines.launchers import check_settings, engine_pod
 from rackgate.engines.launchers.cluster import in_cluster
 from rackgate.engines.launchers.kubernetes import kubernetes
 from rackgate.engines.launchers.manifests import PodPlan, deployment_of, label_value, secret_of, service_of
+from rackgate.engines.launchers.remote import remote
+from rackgate.engines.leftovers import owner_labels
 from rackgate.engines.probe import probe_engine
 from rackgate.target import EngineSpec, Member
 
@@ -299,3 +302,60 @@ def test_all_problems_of_a_table_are_told():
 
 def test_we_know_that_we_are_outside():
     assert in_cluster() is False
+
+
+def test_what_a_dead_run_left_in_a_cluster_is_named_and_removed(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///no/such/socket")
+    dead = {"rackgate.io/boot": "another", "rackgate.io/engine": "e", "rackgate.io/run_id": "r1"}
+    owner = {
+        key.replace("rackgate.", "rackgate.io/"): value for key, value in owner_labels("r1", "e", "t").items()
+    }
+    with FakeCluster({}) as cluster:
+        for name, notes in (("left", {**owner, **dead}), ("living", owner)):
+            plan = replace(PLAN, name=name, annotations=notes, secrets={})
+            cluster.objects["services", name] = service_of(plan)
+        path = tmp_path / "rack.toml"
+        path.write_text(
+            '[target]\nname = "x"\nmodel = "m"\n[[engine]]\nname = "e"\nlauncher = "kubernetes"\n'
+            f'[engine.settings]\nimage = "i"\nkubeconfig = "{cluster.kubeconfig(tmp_path / "kubeconfig")}"\n'
+            'namespace = "rack"\n'
+        )
+        assert main(["clean", "--target", str(path)]) == 0
+        assert list(cluster.objects) == [("services", "living")]
+    pid = owner["rackgate.io/pid"]
+    assert capsys.readouterr().out == (
+        f"removed: service left in namespace rack (engine e, run r1, started by process {pid})\n"
+    )
+
+
+def test_the_pods_of_a_running_service_are_found_and_can_be_killed(launch, tmp_path, until):
+    with FakeCluster() as cluster, launch(cluster) as engine:
+        launch_label = cluster.manifest("deployments")["metadata"]["labels"]["rackgate.io/launch"]
+        found = EngineSpec(
+            name="service",
+            launcher="remote",
+            model="tiny",
+            url=engine.url,
+            settings={
+                "pods": f"rackgate.io/launch={launch_label}",
+                "kubeconfig": str(tmp_path / "kubeconfig"),
+            },
+        )
+        with remote(found, run_id="r", log_dir=str(tmp_path)) as service:
+            assert isinstance(service.handle, Killable)
+            assert service.handle.names() == ["pod-1"]
+            service.handle.kill()
+            until(lambda: not service.handle.alive())
+
+
+def test_a_label_that_no_pod_has_is_told(tmp_path, served, until):
+    url = served()
+    until(lambda: probe_engine(url, "tiny", {}, deadline_s=1).ok)
+    with FakeCluster({}) as cluster:
+        settings = {"pods": "app=none", "kubeconfig": cluster.kubeconfig(tmp_path / "kubeconfig")}
+        lost = EngineSpec(name="service", launcher="remote", model="tiny", url=url, settings=settings)
+        with (
+            pytest.raises(LaunchFailed, match="no running pod has the label app=none"),
+            remote(lost, run_id="r", log_dir=str(tmp_path)),
+        ):
+            pytest.fail("it was found")

@@ -49,7 +49,9 @@ def test_a_container_table_with_one_fault_has_one_problem(settings, problem):
 
 
 def test_an_unknown_key_far_from_any_lists_the_valid_ones():
-    assert check_settings("remote", {"zzz": 1}) == ["unknown key 'zzz'; valid: engine, ready_timeout_s"]
+    assert check_settings("remote", {"zzz": 1}) == [
+        "unknown key 'zzz'; valid: context, engine, kubeconfig, namespace, pods, ready_timeout_s"
+    ]
 
 
 def test_examples_hold_no_path_of_one_machine():

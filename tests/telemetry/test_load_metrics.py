@@ -58,6 +58,8 @@ def offer(begin_s=10, end_s=20):
 
 
 def readings(field, values, entity="n1/gpu0", start=8):
+    """One sample a second from 8 s on; the last value goes on until the load ends at 20 s."""
+    values = [*values, *[values[-1]] * (13 - len(values))]
     return [
         Reading(
             (start + place) * SECOND,
@@ -104,10 +106,10 @@ def measured(metric, rows, entity="n1/gpu0", faults=(), profiles=()):
         ("memory_temperature_c", readings("memory_temperature_c", [50, 60, 70, 96, 90]), 96),
         (
             "power_limit_share",
-            [*readings("power_w", [100, 100, 600, 600]), *readings("power_limit_w", [700])],
+            [*readings("power_w", [100, 100, 600]), *readings("power_limit_w", [700])],
             pytest.approx(600 / 700),
         ),
-        ("idle_share", readings("clock_event_reasons", [0, 0, 1, 1, 0, 0]), 0.5),
+        ("idle_share", readings("clock_event_reasons", [0, 0, 1, 1, 0]), pytest.approx(2 / 11)),
         ("ecc_uncorrectable_growth", readings("ecc_volatile_uncorrectable", [0, 0, 0, 2]), 2),
         ("remapped_rows_growth", readings("remapped_rows_uncorrectable", [1, 1, 1, 2]), 1),
         ("pcie_replay_growth", readings("pcie_replays", [5, 5, 5, 9]), 4),
@@ -212,3 +214,10 @@ def test_a_row_of_sign_off_alone_is_stricter():
 
 def test_every_metric_has_a_definition():
     assert all(function.__doc__ for _, function in METRICS.values())
+
+
+def test_an_error_before_the_card_was_lost_is_a_failure_and_not_an_unknown():
+    rows = readings("ecc_volatile_uncorrectable", [0, 0, 0, 2, None])
+    assert measured("ecc_uncorrectable_growth", rows).value == 2
+    clean = readings("ecc_volatile_uncorrectable", [0, 0, 0, 0, None])
+    assert measured("ecc_uncorrectable_growth", clean).reason == Reason.BLANK

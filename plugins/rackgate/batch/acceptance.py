@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -28,10 +29,11 @@ def _shipped(site: Site) -> tuple[str, ...]:
 
 
 def run_batch(run: Run, site: Site, *, tasks: int, kill_at: float) -> BatchExercise:
-    """Exercise the target's batch command against its gateway, or against its first engine."""
-    if not site.engines:
-        return BatchExercise(report=None, reason=Reason.UNREACHABLE, detail="no engine came up")
-    front = site.front()
+    """Exercise the target's batch command against its gateway, or against the first engine that qualified."""
+    fronts = site.front(run, "batch_retry")
+    if not fronts:
+        return BatchExercise(report=None, reason=Reason.UNREACHABLE, detail="no engine is left to ask")
+    front = fronts[0]
     command = site.target.batch.command if site.target.batch else _shipped(site)
     run.on_progress(f"batch_retry: {tasks} tasks, killed at {kill_at:.0%}, retried twice")
     return exercise_batch(
@@ -42,4 +44,23 @@ def run_batch(run: Run, site: Site, *, tasks: int, kill_at: float) -> BatchExerc
         tasks=tasks,
         kill_at=kill_at,
         seed=run.seed,
+        served=lambda: _served(site),
     )
+
+
+def _served(site: Site) -> int | None:
+    """Return how many requests the engines have finished by their own count; None if one does not tell."""
+    import httpx
+
+    total = 0
+    with httpx.Client(timeout=2.0, trust_env=False) as client:
+        for engine in site.engines.values():
+            try:
+                page = client.get(f"{engine.url}/metrics", headers=engine.headers)
+            except httpx.HTTPError:
+                return None
+            counts = re.findall(r"(?m)^vllm:request_success_total(?:\{[^}]*\})? ([0-9.e+]+)$", page.text)
+            if page.status_code != 200 or not counts:
+                return None
+            total += sum(int(float(count)) for count in counts)
+    return total

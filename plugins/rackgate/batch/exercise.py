@@ -183,11 +183,13 @@ def _exercise(course: _Course, kill_after: int, served: Callable[[], int | None]
             f"that it is not done; see {course.folder}",
         )
     count = served() if served is not None else None
-    _whole_run(course, "full-retry")
+    again_code = _whole_run(course, "full-retry")
     counted = served() if served is not None else None
     if count is not None and counted is not None:
         course.generations = counted - count
-    return check_batch(course.asked, finished, before_retry=before, after_full_retry=course.output)
+    # A full retry that broke shows nothing: what it would have generated stays unknown.
+    after = course.output if again_code == 0 else None
+    return check_batch(course.asked, finished, before_retry=before, after_full_retry=after)
 
 
 def _killed_run(course: _Course, kill_after: int) -> bytes:

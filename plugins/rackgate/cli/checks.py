@@ -28,18 +28,16 @@ def describe_checks() -> dict[str, Any]:
     UNKNOWN because of its own input (`unknown_proven`); the project's tests run every one of them.
     """
     from rackgate.config.acceptance_file import PROFILES, load_acceptance
-    from rackgate.metrics.metric import Metric
     from rackgate.metrics.shipped import register_metrics
+    from rackgate.registry import Registry
 
-    metrics: dict[str, Metric] = {}
-    register_metrics(
-        lambda name, unit, function: metrics.update({name: Metric(name=name, unit=unit, function=function)})
-    )
-    units = {name: metric.unit for name, metric in metrics.items()}
+    registry = Registry()
+    register_metrics(registry.add_metric)
+    metrics = registry.metrics
     rows: dict[str, Slo] = {}
     profiles: dict[str, list[str]] = {}
     for profile in PROFILES:
-        for row in load_acceptance(None, profile, units=units, engines=4).slos:
+        for row in load_acceptance(None, profile, metrics=metrics, target=None).slos:
             rows.setdefault(row.id, row)
             profiles.setdefault(row.id, []).append(profile)
     proofs = _proofs()

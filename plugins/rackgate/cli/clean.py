@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from rackgate.engines.daemon import Daemon
     from rackgate.engines.leftovers import Leftover
+    from rackgate.target import Target
 
 __all__ = ["add_parser"]
 
@@ -30,21 +32,24 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--docker-host", action="append", default=[], metavar="ADDRESS", help="look at this daemon too"
     )
-    parser.add_argument("--target", metavar="FILE", help="look at the daemons of this target file too")
+    parser.add_argument("--target", metavar="FILE", help="look at this target's daemons and clusters too")
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     from rackgate.config.problems import ConfigError
+    from rackgate.engines.launchers import load_checked_target
     from rackgate.engines.leftovers import find_leftovers, remove
 
     try:
-        found = find_leftovers(_daemons(options))
+        target = load_checked_target(Path(options.target)) if options.target else None
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 4
+    pairs = [(left, partial(remove, left)) for left in find_leftovers(_daemons(options.docker_host, target))]
+    pairs += _in_clusters(target)
     outcomes = [
-        (left, "left" if options.list else "removed" if remove(left) else "still there") for left in found
+        (left, "left" if options.list else "removed" if act() else "still there") for left, act in pairs
     ]
     if options.json:
         plain = [{**_plain(left), "outcome": outcome} for left, outcome in outcomes]
@@ -56,24 +61,36 @@ def _run(options: argparse.Namespace) -> int:
     return int(any(outcome == "still there" for _, outcome in outcomes))
 
 
-def _daemons(options: argparse.Namespace) -> list[Daemon]:
+def _daemons(addresses: list[str], target: Target | None) -> list[Daemon]:
     """Return the daemons to look at, each once."""
     from rackgate.engines.bundle import daemons_of
     from rackgate.engines.daemon import NoDaemon, choose_daemon
-    from rackgate.engines.launchers import load_checked_target
 
     found = {}
-    for address in [None, *options.docker_host]:
+    for address in [None, *addresses]:
         try:
             daemon = choose_daemon(address)
         except NoDaemon as error:
             sys.stderr.write(f"rackgate clean: {error}\n")
             continue
         found[daemon.address] = daemon
-    if options.target:
-        target = load_checked_target(Path(options.target))
+    if target is not None:
         found |= {daemon.address: daemon for daemon in daemons_of(target)}
     return list(found.values())
+
+
+def _in_clusters(target: Target | None) -> list[tuple[Leftover, partial[bool]]]:
+    """Return what was left in the clusters of a target, each with the act that removes it."""
+    from rackgate.engines.cluster_leftovers import find_in, namespaces_of, remove_from
+    from rackgate.engines.launchers.cluster import ClusterRefused
+
+    pairs = []
+    for namespace in namespaces_of(target) if target is not None else ():
+        try:
+            pairs += [(left, partial(remove_from, namespace, left)) for left in find_in(namespace)]
+        except ClusterRefused as error:
+            sys.stderr.write(f"rackgate clean: namespace {namespace.name}: {error}\n")
+    return pairs
 
 
 def _plain(left: Leftover) -> dict[str, Any]:

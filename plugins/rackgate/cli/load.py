@@ -222,7 +222,7 @@ def _find_knee(load: Load, endpoint: Endpoint, path: Path, options: argparse.Nam
         offer,
         first_per_s=options.rate,
         most_per_s=max(options.most_rate, options.rate),
-        least_per_s=min(0.1, options.rate),
+        least_per_s=options.rate / 16,
         share=options.share,
         resolution=options.resolution,
         on_probe=lambda probe: None if options.json else sys.stdout.write(load_output.probe_line(probe)),

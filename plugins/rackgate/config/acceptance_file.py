@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from rackgate.config.acceptance_tables import PROFILES, AcceptanceTables, LoadTable, SloTable
-from rackgate.config.consistency import contradicting, impossible
+from rackgate.config.consistency import contradicting, impossible, unknown_names
 from rackgate.config.problems import ConfigError, nearest, problems_of, read_toml
 from rackgate.record import digest_of
 
@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rackgate.load import Load
+    from rackgate.metrics.metric import Metric
     from rackgate.slo import Slo
+    from rackgate.target import Target
 
 __all__ = ["PROFILES", "Acceptance", "Override", "lay_over", "load_acceptance"]
+
+_NOT_THE_LIMIT = frozenset({"hint", "clauses", "disabled"})
+"""Fields of a row whose change leaves its bound, and so the bound's source, as they were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +55,12 @@ class Acceptance:
 
 
 def load_acceptance(
-    path: Path | None, profile: str, *, units: Mapping[str, str], engines: int | None = 1
+    path: Path | None, profile: str, *, metrics: Mapping[str, Metric], target: Target | None
 ) -> Acceptance:
     """Return shipped defaults, the profile's changes and the site's file on top, judged for consistency.
 
-    `units` maps each known metric to its unit; `engines` is the number of engines that share a pool, None
-    where the target could not be read. Raises `ConfigError` with all problems.
+    `metrics` are the registered ones by name; `target` is None where it could not be read. Raises
+    `ConfigError` with all problems.
     """
     if profile not in PROFILES:
         raise ConfigError([f"--rack-profile: no profile '{profile}'{nearest(profile, PROFILES)}"])
@@ -66,15 +71,15 @@ def load_acceptance(
     ]
     if path is not None:
         layers.append((str(path), read_toml(path)))
-    return lay_over(layers, profile, units=units, engines=engines)
+    return lay_over(layers, profile, metrics=metrics, target=target)
 
 
 def lay_over(
     layers: Sequence[tuple[str, Mapping[str, Any]]],
     profile: str,
     *,
-    units: Mapping[str, str],
-    engines: int | None = 1,
+    metrics: Mapping[str, Metric],
+    target: Target | None,
 ) -> Acceptance:
     """Return what the named, parsed files agree on, later ones over earlier ones; raises `ConfigError`."""
     merge = _Merge()
@@ -82,8 +87,11 @@ def lay_over(
         merge.add(label, data)
     loads, slos = merge.nouns(profile)
     problems = merge.problems + [
-        problem for row in slos for problem in impossible(row, loads, units, engines)
+        problem
+        for row_id, raw in merge.rows.items()
+        for problem in unknown_names(raw, merge.where(row_id), merge.loads, metrics)
     ]
+    problems += [problem for row in slos for problem in impossible(row, loads, metrics, target)]
     problems += contradicting(slos)
     if problems:
         raise ConfigError(problems)
@@ -112,7 +120,7 @@ class _Merge:
             parsed = AcceptanceTables.model_validate(data)
         except ValidationError as error:
             self.problems += problems_of(error, AcceptanceTables, label)
-            return
+            parsed = _readable(data)
         for name, table in parsed.load.items():
             self._lay(self.loads, name, f"load.{name}", table, label)
         seen: set[str] = set()
@@ -144,8 +152,15 @@ class _Merge:
             if not isinstance(reason, str) or not reason.strip():
                 self.problems.append(f"{label}: {what}: overrides {self.owner[what]} without a reason")
             self.overrides.append(Override(id=key, fields=changed, reason=str(reason or ""), file=label))
+            if into is self.rows and "source" not in table and set(changed) - _NOT_THE_LIMIT:
+                table["source"] = _changed_source(before, label, str(reason or ""))
         into[key] = {**(before or {}), **table}
         self.owner[what] = label
+
+    def where(self, row_id: str) -> str:
+        """Return the file that wrote a row last, and the row."""
+        what = f"slo '{row_id}'"
+        return f"{self.owner[what]}: {what}"
 
     def nouns(self, profile: str) -> tuple[dict[str, Load], list[Slo]]:
         loads: dict[str, Load] = {}
@@ -170,3 +185,21 @@ class _Merge:
             if not table.disabled and (not table.profiles or profile in table.profiles):
                 slos.append(table.noun(owner))
         return loads, slos
+
+
+def _readable(data: Mapping[str, Any]) -> AcceptanceTables:
+    """Return the tables of a file of which something else cannot be read: their mistakes are told too."""
+    loads, rows = data.get("load"), data.get("slo")
+    named = loads.items() if isinstance(loads, dict) else ()
+    return AcceptanceTables(
+        load={name: table for name, table in named if isinstance(table, dict)},
+        slo=[row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else [],
+    )
+
+
+def _changed_source(before: Mapping[str, Any], file: str, reason: str) -> str:
+    """Say who changed a row and why: its old source speaks for the old limit alone."""
+    bound = before.get("bound")
+    shown = f"{bound:g}" if isinstance(bound, int | float) else str(bound)
+    limit = f"{before.get('op')} {shown} {before.get('unit')}".strip()
+    return f"changed by {file}: {reason}; before: {before.get('source')} ({limit})"

@@ -3,67 +3,137 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rackgate.config.problems import nearest
-from rackgate.planning import CONDITIONS
-from rackgate.slo import STAGES, Op, Scope, Slo
+from rackgate.judge import quantile_of
+from rackgate.planning import CONDITIONS, entities_of, members_of, not_asked
+from rackgate.slo import STAGES, Op, Scope, Severity, Slo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from rackgate.load import Load
+    from rackgate.metrics.metric import Metric
+    from rackgate.target import Target
 
-__all__ = ["contradicting", "impossible"]
+__all__ = ["contradicting", "impossible", "samples_available", "unknown_names"]
 
 _SIGNED = ("temperature_c",)
+_THROUGH_GATEWAY = ("calls", "mix", "fault")
+"""Loads that are offered where users come in: one stream of requests, shared by the engines behind."""
 
 
-def impossible(
-    row: Slo, loads: Mapping[str, Load], units: Mapping[str, str], engines: int | None
+def unknown_names(
+    raw: Mapping[str, Any], where: str, loads: Iterable[str], metrics: Mapping[str, Metric]
 ) -> list[str]:
-    """Return what is wrong with one row; `engines` is None where the target could not be read."""
-    where = f"{row.origin}: slo '{row.id}'"
+    """Return the names of a row, as it is written, that nothing goes by, and a unit that is another's."""
+    if raw.get("disabled") is True:
+        return []
     problems = []
-    if row.stage not in STAGES:
-        problems.append(f"{where}: no stage '{row.stage}'{nearest(row.stage, STAGES)}")
-    if row.metric not in units:
-        problems.append(f"{where}.metric: no metric '{row.metric}'{nearest(row.metric, units)}")
-    elif units[row.metric] != row.unit:
-        problems.append(f"{where}.unit: '{row.unit}', but {row.metric} is measured in '{units[row.metric]}'")
-    if row.bound < 0 and row.metric not in _SIGNED:
-        problems.append(f"{where}.bound: {row.bound:g} {row.unit} cannot be negative")
+    stage, dot, _ = str(raw.get("id")).partition(".")
+    if dot and stage not in STAGES:
+        problems.append(f"{where}: no stage '{stage}'{nearest(stage, STAGES)}")
+    metric, unit, load, conditions = (raw.get(name) for name in ("metric", "unit", "load", "applies_to"))
+    if isinstance(metric, str) and metric not in metrics:
+        problems.append(f"{where}.metric: no metric '{metric}'{nearest(metric, metrics)}")
+    elif isinstance(metric, str) and isinstance(unit, str) and metrics[metric].unit != unit:
+        problems.append(f"{where}.unit: '{unit}', but {metric} is measured in '{metrics[metric].unit}'")
+    known = tuple(loads)
+    if isinstance(load, str) and load not in known:
+        problems.append(f"{where}.load: no load '{load}'{nearest(load, known)}")
     problems += [
-        f"{where}.applies_to.{name}: unknown key{nearest(name, CONDITIONS)}"
-        for name in row.applies_to
+        f"{where}.applies_to.{name}: unknown key{nearest(str(name), CONDITIONS)}"
+        for name in (conditions if isinstance(conditions, dict) else ())
         if name not in CONDITIONS
     ]
-    if row.load is not None and row.load not in loads:
-        problems.append(f"{where}.load: no load '{row.load}'{nearest(row.load, loads)}")
-    elif row.load is not None:
-        problems += _undecidable(row, loads[row.load], where, engines)
     return problems
 
 
-def _undecidable(row: Slo, load: Load, where: str, engines: int | None) -> list[str]:
-    from rackgate.statistics.percentiles import samples_needed
+def impossible(
+    row: Slo, loads: Mapping[str, Load], metrics: Mapping[str, Metric], target: Target | None
+) -> list[str]:
+    """Return why one row could never be answered; `target` is None where it could not be read."""
+    where = f"{row.origin}: slo '{row.id}'"
+    problems = []
+    if row.bound < 0 and row.metric not in _SIGNED:
+        problems.append(f"{where}.bound: {row.bound:g} {row.unit} cannot be negative")
+    if row.metric in metrics:
+        problems += _never_computed(row, metrics[row.metric], where)
+    if row.load in loads:
+        problems += _undecidable(row, loads[row.load], where, target)
+    return problems
 
+
+def _never_computed(row: Slo, metric: Metric, where: str) -> list[str]:
+    """Return what the row asks of its metric that the metric does not have."""
+    problems = []
+    if not _among(row.statistic, metric.statistics):
+        told = " or ".join(metric.statistics)
+        problems.append(f"{where}.statistic: '{row.statistic}', but {row.metric} is judged by {told}")
+    elif row.statistic == "mean" and metric.statistics and row.severity is not Severity.WARN:
+        text = 'an average alone never decides: ask a percentile, or set severity = "warn"'
+        problems.append(f"{where}.statistic: 'mean': {text}")
+    if not _among(row.window, metric.windows):
+        told = " or ".join(f"'{window}'" for window in metric.windows)
+        problems.append(f"{where}.window: '{row.window}', but {row.metric} is measured over {told}")
+    if metric.needs_load and row.load is None:
+        problems.append(f"{where}.load: missing: {row.metric} is computed from the requests of a load")
+    return problems
+
+
+def _among(name: str, names: Container[str]) -> bool:
+    return not names or name in names
+
+
+def samples_available(row: Slo, load: Load, target: Target | None) -> int | None:
+    """Return how many requests of the load one entity of the row gets, the least of them all.
+
+    A load on each engine gives an entity the requests of all its engines. What goes through a gateway is
+    one stream: an entity gets about its engines' share of it. None where the target is not known.
+    """
+    planned = load.planned_requests
+    if row.stage == "selfcheck":
+        return planned
+    if target is None:
+        alone = row.scope in (Scope.CARD, Scope.ENGINE) and load.name not in _THROUGH_GATEWAY
+        return planned if alone else None
+    engines = [len(members_of(entity, target)) for entity in entities_of(row.scope, target)]
+    least = min((count for count in engines if count), default=1)
+    if load.name in _THROUGH_GATEWAY and target.gateway is not None:
+        return planned * least // max(1, len(target.engines))
+    return planned * least
+
+
+def _undecidable(row: Slo, load: Load, where: str, target: Target | None) -> list[str]:
     if load.open and not load.planned_requests:
         return [f"{where}.load: open load '{load.name}' needs rate_per_s and duration_s"]
     if not load.open and (not load.looks or list(load.looks) != sorted(set(load.looks))):
         return [f"{where}.load: closed load '{load.name}' needs looks that grow, such as [105, 210, 420]"]
-    pooled = row.scope in (Scope.POOL, Scope.RACK, Scope.NODE)
-    if pooled and engines is None:
+    available = samples_available(row, load, target)
+    if available is None or (target is not None and not_asked(row, target)):
         return []
-    planned = load.planned_requests * ((engines or 1) if pooled else 1)
-    needed, what = row.min_count, "min_count"
-    if row.statistic.startswith("p"):
-        looks = max(1, len(load.looks))
-        needed = max(needed, samples_needed(float(f"0.{row.statistic[1:]}"), 1 - 0.05 / looks))
+    needed, what = max(row.min_count, _to_bound(row, load)), "min_count"
+    if needed > row.min_count:
         what = f"statistic: {row.statistic}"
-    if planned >= needed:
+    if available >= needed:
         return []
-    return [f"{where}.{what} needs {needed} requests to be decided, load '{load.name}' plans {planned}"]
+    plans = f"plans {available}"
+    if available != load.planned_requests:
+        plans = f"gives each {row.scope} about {available} of them"
+    return [f"{where}.{what} needs {needed} requests to be decided, load '{load.name}' {plans}"]
+
+
+def _to_bound(row: Slo, load: Load) -> int:
+    """Return how many samples the row's percentile needs at the confidence that each look is judged by."""
+    from rackgate.statistics.looks import look_confidence
+    from rackgate.statistics.percentiles import samples_needed
+
+    quantile = quantile_of(row.statistic)
+    if quantile is None:
+        return 0
+    share = 1 - quantile if row.op is Op.AT_LEAST else quantile
+    return samples_needed(share, look_confidence(max(1, len(load.looks))))
 
 
 def contradicting(slos: Sequence[Slo]) -> list[str]:

@@ -45,6 +45,7 @@ __all__ = [
     "boot_id",
     "find_leftovers",
     "forget",
+    "is_left",
     "owner_labels",
     "process_start",
     "remember",
@@ -163,7 +164,7 @@ def _left_on(daemon: Daemon) -> list[Leftover]:
     label = {"label": f"{LABEL_PREFIX}launch"}
     try:
         with daemon_client(daemon, timeout_s=10) as client:
-            return [left for left, labels in _labelled(client, label, daemon) if _is_left(labels)]
+            return [left for left, labels in _labelled(client, label, daemon) if is_left(labels)]
     except (NoDaemon, DockerException, OSError):
         return []
 
@@ -178,7 +179,9 @@ def _labelled(
     return found + [_thing("volume", entry["Name"], entry, daemon) for entry in volumes]
 
 
-def _is_left(labels: dict[str, str]) -> bool:
+def is_left(labels: dict[str, str]) -> bool:
+    """Return whether these labels are of this user's dead run on this machine."""
+
     def label(name: str) -> str:
         return labels.get(f"{LABEL_PREFIX}{name}", "")
 

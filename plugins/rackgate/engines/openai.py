@@ -32,7 +32,7 @@ def interpret(reading: Reading, name: str, data: bytes) -> None:
             reading.signal_ns = reading.t_ns
         return
     try:
-        frame = json.loads(data)
+        frame = json.loads(data.decode())  # of bytes it would guess the encoding first
     except ValueError:
         if name == "error":
             reading.error = reading.error or (None, None, data.decode("utf-8", "replace"))

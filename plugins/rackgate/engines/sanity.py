@@ -43,6 +43,6 @@ def _repeated_unit(text: str, least_repeats: int) -> str | None:
     if len(text) < _LEAST_LENGTH:
         return None
     for period in range(1, min(_LONGEST_UNIT, len(text) // least_repeats) + 1):
-        if text[period:] == text[:-period]:
+        if text[period] == text[0] and text[period:] == text[:-period]:
             return text[:period]
     return None

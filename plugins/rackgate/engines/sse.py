@@ -44,6 +44,11 @@ class SseParser:
         self._data: list[bytes] = []
         self._data_size = 0
 
+    @property
+    def between_events(self) -> bool:
+        """True if everything that came has been given out: the next byte begins an event."""
+        return not (self._tail or self._data or self._skip_lf or self._first_line or self._name)
+
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
         """Return the events, as (name, data), that end within these bytes.
 

@@ -45,16 +45,17 @@ def inject(run: Run, kind: str, engine: Engine) -> Iterator[Injection]:
     injection = Injection(FaultTimeline(kind=kind, entity=fault.entity))
     _moment(run, fault, "intend", ok=True)
     try:
+        begun_ns = time.perf_counter_ns()
         if _step(run, fault, "inject", fault.inject, injection):
-            injection.timeline = replace(injection.timeline, injected_ns=time.perf_counter_ns())
+            injection.timeline = replace(injection.timeline, injected_ns=begun_ns)
             if _step(run, fault, "prove", fault.prove, injection):
                 injection.timeline = replace(injection.timeline, proven_ns=time.perf_counter_ns())
         yield injection
     finally:
-        _step(run, fault, "heal", fault.heal, injection)
-        injection.timeline = replace(injection.timeline, healed_ns=time.perf_counter_ns())
-        if _step(run, fault, "prove_healed", fault.prove_healed, injection):
-            injection.timeline = replace(injection.timeline, proven_healed_ns=time.perf_counter_ns())
+        if _step(run, fault, "heal", fault.heal, injection):
+            injection.timeline = replace(injection.timeline, healed_ns=time.perf_counter_ns())
+            if _step(run, fault, "prove_healed", fault.prove_healed, injection):
+                injection.timeline = replace(injection.timeline, proven_healed_ns=time.perf_counter_ns())
 
 
 def _deadline_s(run: Run) -> float:
@@ -71,7 +72,8 @@ def _step(run: Run, fault: Fault, moment: str, act: Callable[[], bool | None], i
     except Exception as error:  # noqa: BLE001  the boundary that turns a broken fault into UNKNOWN, on record
         done, detail = False, f"{moment}: {type(error).__name__}: {error}"
     if detail:
-        injection.timeline = replace(injection.timeline, detail=detail)
+        told = "; ".join(part for part in (injection.timeline.detail, detail) if part)
+        injection.timeline = replace(injection.timeline, detail=told)
     _moment(run, fault, moment, ok=done, detail=detail)
     return done
 

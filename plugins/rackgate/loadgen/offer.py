@@ -35,6 +35,7 @@ PAUSE_AFTER_REFUSAL_S = 0.05
 
 OPEN_CONNECTIONS_AHEAD = 8
 CONCLUDE_AFTER_S = 0.002
+CONCLUDE_AT_ONCE = 2
 COLLECT_EVERY_S = 30.0
 
 
@@ -342,8 +343,8 @@ class Offer:
         return finish.t_ns
 
     def _conclude_next(self) -> None:
-        """Make one sample per turn of the loop: reads of other streams come first."""
-        if self._finished:
+        """Make a few samples per turn of the loop: reads of other streams come first."""
+        for _ in range(min(len(self._finished), CONCLUDE_AT_ONCE)):
             self._conclude_one()
         if self._finished:
             self._loop.call_soon(self._conclude_next)

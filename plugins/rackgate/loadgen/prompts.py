@@ -6,6 +6,7 @@ generator knows nothing about the model. The server's own `prompt_tokens` is wha
 
 from __future__ import annotations
 
+from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
@@ -54,8 +55,8 @@ class Prompts:
 
     def body(self, kind: str, index: int) -> bytes:
         """Return the body of request `index`."""
-        random = Random(f"{self._identity}|{kind}{index}")
-        salt = " ".join(random.choices(WORDS, k=self._salt_words)).encode()
-        block = self._blocks[random.randrange(_BLOCKS)]
+        chance = sha256(f"{self._identity}|{kind}{index}".encode()).digest()
+        salt = " ".join([WORDS[byte % len(WORDS)] for byte in chance[: self._salt_words]]).encode()
+        block = self._blocks[chance[-1] % _BLOCKS]
         space = b" " if block else b""
         return b"".join((self._before, salt, space, block, self._after))

@@ -134,7 +134,8 @@ class _Connection(asyncio.Protocol):
             body = json.dumps(stamps).encode()
             self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
             return
-        tokens = int(json.loads(self._body).get("max_tokens") or 1)
+        asked = json.loads(self._body)
+        tokens = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or 1)
         loop = asyncio.get_running_loop()
         self._transport.write(_BEGIN)
         first = loop.time() + self._shared.next_ttft_s()

@@ -21,6 +21,7 @@ from rackgate.loadgen.now import Now, now_path, read_now
 from rackgate.loadgen.plan import Endpoint, Plan
 from rackgate.loadgen.spool import read_spool, sample_of_line
 from rackgate.loadgen.trace import trace_of
+from rackgate.loadgen.words import words_of
 from rackgate.measurement import Reason
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ def start_load(
     planned = requests if requests is not None else (load.planned_requests or None)
     span_s = load.duration_s or sum((phase.duration_s for phase in load.phases), 0.0)
     span_s = span_s or max(load.arrivals_s, default=0.0) / load.trace_speed
+    if load.tokenizer is not None:
+        words_of(load.tokenizer)
     trace = trace_of(load)
     if trace is not None:
         planned = _within(trace, load, planned)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from rackgate.sample import Outcome, Sample
@@ -15,12 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["read_spool", "sample_of_line", "spool_line"]
 
 _FIELDS = tuple(field.name for field in fields(Sample))
+_values_of = attrgetter(*_FIELDS)
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def spool_line(sample: Sample) -> bytes:
     """Return a sample as one line."""
-    row = {name: getattr(sample, name) for name in _FIELDS}
-    return json.dumps(row, separators=(",", ":")).encode() + b"\n"
+    return _encode(dict(zip(_FIELDS, _values_of(sample), strict=True))).encode() + b"\n"
 
 
 def sample_of_line(line: bytes) -> Sample:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.hardware import power_w
+from rackgate.metrics.metric import ONE_VALUE
 from rackgate.metrics.rates import output_token_throughput, request_throughput
 from rackgate.metrics.requests import chosen_samples
 
@@ -95,6 +96,27 @@ def _cards_behind(observation: Observation, slo: Slo, entity: str) -> int:
 
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
-    register("energy_per_request_j", "J", energy_per_request_j)
-    register("cost_per_million_output_tokens", "currency", cost_per_million_output_tokens)
-    register("cost_per_1000_requests", "currency", cost_per_1000_requests)
+    register(
+        "energy_per_request_j",
+        "J",
+        energy_per_request_j,
+        statistics=ONE_VALUE,
+        windows=("load",),
+        needs_load=True,
+    )
+    register(
+        "cost_per_million_output_tokens",
+        "currency",
+        cost_per_million_output_tokens,
+        statistics=ONE_VALUE,
+        windows=("load",),
+        needs_load=True,
+    )
+    register(
+        "cost_per_1000_requests",
+        "currency",
+        cost_per_1000_requests,
+        statistics=ONE_VALUE,
+        windows=("load",),
+        needs_load=True,
+    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rackgate.measurement import Measurement, Reason, missing
+from rackgate.metrics.metric import OF_SAMPLES, ONE_VALUE
 from rackgate.metrics.requests import Chosen, chosen_samples, failed_mask, owners, percentile_of
 from rackgate.sample import Outcome
 from rackgate.statistics.proportions import proportion_bounds
@@ -23,82 +24,92 @@ if TYPE_CHECKING:
 
 __all__ = ["register_metrics"]
 
-_CALM_NS = 1_000_000_000
-"""A service has recovered when no request scheduled in one whole second failed."""
+_CALM_REQUESTS = 10
+"""So many requests in a row must be ok before a failure counts as the last one."""
+
+_GOOD_BASELINE = 0.95
+"""Share of ok requests before the fault, below which the rack was broken already."""
 
 
 def detection_s(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """Injection of the fault to the scheduled start of the last request that failed before the healing.
+    """Injection of the fault to the last request that failed before the healing.
 
     Infinite if requests went on failing until the healing.
     """
-    found = _faulted(observation, slo, entity)
-    if isinstance(found, Measurement):
-        return found
-    fault, table = found
-    begin, end = _window(fault)
-    scheduled = _moments(table, "scheduled_ns")
-    failed = failed_mask(table) & (scheduled >= begin) & (scheduled < end)
-    if not failed.any():
-        return _value(
-            slo, entity, 0.0, int(((scheduled >= begin) & (scheduled < end)).sum()), "no request failed"
-        )
-    last = int(scheduled[failed].max())
-    if end - last < _CALM_NS:
-        text = f"{int(failed.sum())} requests failed, until the healing: the engine stayed in rotation"
-        return _value(slo, entity, float("inf"), int(failed.sum()), text)
-    return _value(
-        slo, entity, (last - begin) / 1e9, int(failed.sum()), f"{int(failed.sum())} requests failed"
-    )
+    seen = _seen(observation, slo, entity)
+    if isinstance(seen, Measurement):
+        return seen
+    failed = seen.inside & seen.failed
+    count = int(failed.sum())
+    if not count:
+        return _value(slo, entity, 0.0, int(seen.inside.sum()), "no request failed")
+    last = int(seen.scheduled[failed].max())
+    if int((seen.inside & ~seen.failed & (seen.scheduled > last)).sum()) < _CALM_REQUESTS:
+        text = f"{count} requests failed, until the healing: the engine stayed in rotation"
+        return _value(slo, entity, float("inf"), count, text)
+    return _value(slo, entity, max(0.0, last - seen.begin) / 1e9, count, f"{count} requests failed")
 
 
 def recovery_s(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """Injection of the fault to the moment from which no request failed until the load's end."""
-    found = _faulted(observation, slo, entity)
-    if isinstance(found, Measurement):
-        return found
-    fault, table = found
-    begin, _ = _window(fault)
-    scheduled = _moments(table, "scheduled_ns")
-    failed = failed_mask(table) & (scheduled >= begin)
-    end = int(scheduled.max())
-    last = int(scheduled[failed].max()) if failed.any() else begin
-    if end - last < _CALM_NS:
-        return _value(slo, entity, float("inf"), int(failed.sum()), "requests failed until the load's end")
-    return _value(slo, entity, (last - begin) / 1e9, int((scheduled >= begin).sum()), "then no failure")
+    """Injection of the fault to the moment from which nothing failed and the broken engine answered again.
+
+    Infinite if requests failed until the load's end, or if the engine never came back into rotation.
+    """
+    seen = _seen(observation, slo, entity)
+    if isinstance(seen, Measurement):
+        return seen
+    if not (seen.owner != "").any():
+        text = "no answer says who served it: whether the engine came back cannot be seen"
+        return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
+    since = seen.ended > seen.begin
+    failed = seen.failed & since
+    last = int(seen.scheduled[failed].max()) if failed.any() else seen.begin
+    if int((~seen.failed & (seen.scheduled > last)).sum()) < _CALM_REQUESTS:
+        text = "requests failed until the load's end"
+        return _value(slo, entity, float("inf"), int(failed.sum()), text)
+    back = ~seen.failed & (seen.owner == seen.fault.entity) & (seen.scheduled >= seen.end)
+    if not back.any():
+        text = f"{seen.fault.entity} never came back into rotation"
+        return _value(slo, entity, float("inf"), int(since.sum()), text)
+    moment = max(last, int(seen.scheduled[back].min()))
+    text = f"{seen.fault.entity} answered {int(back.sum())} requests after the healing"
+    return _value(slo, entity, max(0.0, moment - seen.begin) / 1e9, int(since.sum()), text)
 
 
 def fault_error_rate(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """Failed / attempted over all requests scheduled between the fault and its healing."""
-    found = _faulted(observation, slo, entity)
-    return found if isinstance(found, Measurement) else _rate(slo, entity, _in_window(*found))
+    """Failed / attempted over all requests that were due or under way between the fault and its healing."""
+    seen = _seen(observation, slo, entity)
+    return seen if isinstance(seen, Measurement) else _rate(slo, entity, seen.table.where(seen.inside))
 
 
 def survivor_error_rate(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """Failed / attempted over requests of the fault window that engines not hit by the fault answered."""
-    found = _faulted(observation, slo, entity)
-    if isinstance(found, Measurement):
-        return found
-    fault, table = found
-    inside = _survivors(fault, _in_window(fault, table))
-    return _rate(slo, entity, inside)
+    """Failed / attempted over requests of the fault window that the broken engine did not answer.
+
+    A failure that nobody owns up to counts against the survivors.
+    """
+    seen = _seen(observation, slo, entity)
+    if isinstance(seen, Measurement):
+        return seen
+    return _strangers(seen, observation, slo, entity) or _rate(slo, entity, seen.survivors)
 
 
 def survivor_ttft_ms(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """TTFT from the schedule over requests of the fault window that engines not hit answered."""
-    found = _faulted(observation, slo, entity)
-    if isinstance(found, Measurement):
-        return found
-    fault, table = found
-    inside = _survivors(fault, _in_window(fault, table))
-    if not len(inside):
+    """TTFT from the schedule over requests of the fault window that the broken engine did not answer."""
+    seen = _seen(observation, slo, entity)
+    if isinstance(seen, Measurement):
+        return seen
+    stranger = _strangers(seen, observation, slo, entity)
+    if stranger is not None:
+        return stranger
+    if not len(seen.survivors):
         return missing(
             slo.metric, entity, slo.unit, Reason.ABSENT, "no survivor answered in the fault window"
         )
     chosen = chosen_samples(observation, slo, entity)
-    return percentile_of(
-        observation, slo, entity, "ttft_ms", Chosen(inside, chosen.looks, chosen.planned_looks)
-    )
+    if chosen.table is None:
+        return chosen.why or missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no samples")
+    survivors = Chosen(seen.survivors, chosen.looks, chosen.planned_looks)
+    return percentile_of(observation, slo, entity, "ttft_ms", survivors)
 
 
 def healed(observation: Observation, slo: Slo, entity: str) -> Measurement:
@@ -109,45 +120,77 @@ def healed(observation: Observation, slo: Slo, entity: str) -> Measurement:
     if fault.proven_ns is None:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, _unproven(fault))
     proven = fault.proven_healed_ns is not None
-    return _value(
-        slo, entity, float(proven), 1, fault.detail or ("gave a token again" if proven else "gave no token")
-    )
+    text = fault.detail or ("gave a token again" if proven else "gave no token")
+    return _value(slo, entity, float(proven), 1, text)
 
 
-def _faulted(
-    observation: Observation, slo: Slo, entity: str
-) -> tuple[FaultTimeline, SampleTable] | Measurement:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """The requests around a proven fault; moments in ns, one entry a request."""
+
+    fault: FaultTimeline
+    table: SampleTable
+    begin: int
+    end: int
+    scheduled: npt.NDArray[np.int64]
+    ended: npt.NDArray[np.float64]
+    failed: npt.NDArray[np.bool_]
+    owner: npt.NDArray[np.str_]
+
+    @property
+    def inside(self) -> npt.NDArray[np.bool_]:
+        """Due or under way between the fault and its healing."""
+        return np.asarray((self.scheduled < self.end) & (self.ended > self.begin))
+
+    @property
+    def survivors(self) -> SampleTable:
+        """Requests inside that the broken engine did not answer."""
+        return self.table.where(self.inside & (self.owner != self.fault.entity))
+
+
+def _seen(observation: Observation, slo: Slo, entity: str) -> _Seen | Measurement:
     if not observation.faults:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no fault was injected")
     fault = observation.faults[-1]
-    if fault.proven_ns is None:
+    if fault.proven_ns is None or fault.injected_ns is None:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, _unproven(fault))
     chosen = chosen_samples(observation, slo, entity)
     if chosen.table is None:
         why = chosen.why
         reason, detail = (why.reason, why.detail) if why else (None, "no samples")
         return missing(slo.metric, entity, slo.unit, reason or Reason.ABSENT, detail)
-    return fault, chosen.table
+    table = chosen.table
+    scheduled = np.asarray(table.column("scheduled_ns"), dtype=np.int64)
+    done = np.asarray(table.column("done_ns"), dtype=float)
+    seen = _Seen(
+        fault=fault,
+        table=table,
+        begin=fault.injected_ns,
+        end=fault.healed_ns or fault.injected_ns,
+        scheduled=scheduled,
+        ended=np.where(np.isnan(done), scheduled.astype(float), done),
+        failed=failed_mask(table),
+        owner=owners(table),
+    )
+    before = seen.ended < seen.begin
+    good = float((~seen.failed[before]).mean()) if before.any() else 0.0
+    if good < _GOOD_BASELINE:
+        text = f"broken already: {good:.0%} of {int(before.sum())} requests before the fault were ok"
+        return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
+    return seen
+
+
+def _strangers(seen: _Seen, observation: Observation, slo: Slo, entity: str) -> Measurement | None:
+    known = {engine.entity for engine in observation.target.engines} | {""}
+    unknown = sorted(set(seen.owner[seen.inside].tolist()) - known)
+    if not unknown:
+        return None
+    text = f"answered by {', '.join(unknown[:3])}, which the target does not declare"
+    return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
 
 
 def _unproven(fault: FaultTimeline) -> str:
     return f"the fault '{fault.kind}' on {fault.entity} had no proven effect: {fault.detail}"
-
-
-def _window(fault: FaultTimeline) -> tuple[int, int]:
-    begin = fault.injected_ns or fault.proven_ns or 0
-    return begin, fault.healed_ns or begin
-
-
-def _in_window(fault: FaultTimeline, table: SampleTable) -> SampleTable:
-    begin, end = _window(fault)
-    scheduled = _moments(table, "scheduled_ns")
-    return table.where((scheduled >= begin) & (scheduled < end))
-
-
-def _survivors(fault: FaultTimeline, table: SampleTable) -> SampleTable:
-    served = owners(table)
-    return table.where((served != fault.entity) & (served != ""))
 
 
 def _rate(slo: Slo, entity: str, table: SampleTable) -> Measurement:
@@ -160,10 +203,6 @@ def _rate(slo: Slo, entity: str, table: SampleTable) -> Measurement:
     return replace(plain, bounds=proportion_bounds(failed, attempted))
 
 
-def _moments(table: SampleTable, column: str) -> npt.NDArray[np.int64]:
-    return np.asarray(table.column(column), dtype=np.int64)
-
-
 def _value(slo: Slo, entity: str, value: float, count: int, detail: str) -> Measurement:
     return Measurement(
         metric=slo.metric, entity=entity, value=value, unit=slo.unit, count=count, detail=detail
@@ -172,9 +211,25 @@ def _value(slo: Slo, entity: str, value: float, count: int, detail: str) -> Meas
 
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
-    register("detection_s", "s", detection_s)
-    register("recovery_s", "s", recovery_s)
-    register("fault_error_rate", "ratio", fault_error_rate)
-    register("survivor_error_rate", "ratio", survivor_error_rate)
-    register("survivor_ttft_ms", "ms", survivor_ttft_ms)
-    register("healed", "bool", healed)
+    register("detection_s", "s", detection_s, statistics=ONE_VALUE, windows=("fault",), needs_load=True)
+    register("recovery_s", "s", recovery_s, statistics=ONE_VALUE, windows=("recovery",), needs_load=True)
+    register(
+        "fault_error_rate",
+        "ratio",
+        fault_error_rate,
+        statistics=ONE_VALUE,
+        windows=("fault",),
+        needs_load=True,
+    )
+    register(
+        "survivor_error_rate",
+        "ratio",
+        survivor_error_rate,
+        statistics=ONE_VALUE,
+        windows=("fault",),
+        needs_load=True,
+    )
+    register(
+        "survivor_ttft_ms", "ms", survivor_ttft_ms, statistics=OF_SAMPLES, windows=("fault",), needs_load=True
+    )
+    register("healed", "bool", healed, statistics=ONE_VALUE, windows=("recovery",))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rackgate.measurement import Measurement, Reason, missing
+from rackgate.metrics.metric import ONE_VALUE
 from rackgate.metrics.rates import output_token_throughput
-from rackgate.metrics.requests import chosen_samples
+from rackgate.metrics.requests import chosen_samples, last_label
 from rackgate.statistics.series import (
     energy_from_counter_j,
     last_fifth_mean,
@@ -128,12 +129,14 @@ def _throttle(observation: Observation, slo: Slo, card: str) -> Measurement:
     seen = throttle_time_s(
         series.t_ns, series.values, start_ns=start, end_ns=end, gap_limit_s=observation.sample_gap_s
     )
-    value = seen.value if seen.value is not None else seen.partial or None
+    value = seen.value
+    if value is None and seen.partial is not None and not slo.op.holds(seen.partial, slo.bound):
+        value = seen.partial  # throttling that was seen is enough to fail, whatever was not covered
     if value is None:
         return _uncovered(slo, card, series)
-    masks = series.values[~np.isnan(series.values)].astype(np.int64)
-    bits = int(np.bitwise_or.reduce(masks)) if len(masks) else 0
-    return _value(slo, card, value, len(masks), f"bits seen 0x{bits:x}")
+    inside = (series.t_ns >= start) & (series.t_ns <= end) & ~np.isnan(series.values)
+    bits = int(np.bitwise_or.reduce(series.values[inside].astype(np.int64))) if inside.any() else 0
+    return _value(slo, card, value, int(inside.sum()), f"bits seen 0x{bits:x}")
 
 
 def _series(
@@ -149,7 +152,7 @@ def _series(
 
 def _window(observation: Observation, slo: Slo, card: str) -> tuple[int, int] | Measurement:
     engine = next((one.entity for one in observation.target.engines if card in one.cards), card)
-    chosen = chosen_samples(observation, slo, engine)
+    chosen = chosen_samples(observation, slo, engine, label=last_label(observation, slo), timed=False)
     if chosen.table is None:
         why = chosen.why
         reason, detail = (why.reason, why.detail) if why else (None, "")
@@ -183,7 +186,14 @@ def _value(slo: Slo, entity: str, value: float, count: int, detail: str) -> Meas
 
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
-    register("temperature_c", "°C", temperature_c)
-    register("power_w", "W", power_w)
-    register("throttle_time_s", "s", throttle_time)
-    register("energy_per_output_token_j", "J/tok", energy_per_output_token_j)
+    register("temperature_c", "°C", temperature_c, statistics=ONE_VALUE, windows=("load",), needs_load=True)
+    register("power_w", "W", power_w, statistics=ONE_VALUE, windows=("load",), needs_load=True)
+    register("throttle_time_s", "s", throttle_time, statistics=ONE_VALUE, windows=("load",), needs_load=True)
+    register(
+        "energy_per_output_token_j",
+        "J/tok",
+        energy_per_output_token_j,
+        statistics=ONE_VALUE,
+        windows=("load",),
+        needs_load=True,
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rackgate.measurement import Measurement, Reason, missing
+from rackgate.metrics.metric import OF_SAMPLES, ONE_VALUE
 from rackgate.metrics.requests import chosen_samples, percentile_of
 from rackgate.sample import Outcome
 from rackgate.statistics.percentiles import nearest_rank, percentile_bounds
@@ -88,15 +90,16 @@ def tpot_drift(observation: Observation, slo: Slo, entity: str) -> Measurement:
 
 
 def schedule_lag_ms(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """Sent - scheduled: how late the load generator itself was."""
+    """Sent - scheduled: how late the load generator itself was, over every request of this very load."""
     if observation.instrument is not None:
         error = observation.instrument
-        return _instrument(slo, entity, error.lag_ms, error.reason, error.detail)
-    chosen = chosen_samples(observation, slo, entity)
+        return replace(_instrument(slo, entity, error.lag_ms, error.reason, error.detail), bounds=None)
+    chosen = chosen_samples(observation, slo, entity, timed=False)
     if chosen.table is None:
         return chosen.why or missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no samples")
     lags = np.asarray(chosen.table.column("schedule_lag_ms"), dtype=float)
-    return _instrument(slo, entity, lags[~np.isnan(lags)], None, "")
+    # No confidence bounds: all lags of the load are here, there is nothing that they are a sample of.
+    return replace(_instrument(slo, entity, lags[~np.isnan(lags)], None, ""), bounds=None)
 
 
 def measurement_error_ms(observation: Observation, slo: Slo, entity: str) -> Measurement:
@@ -148,10 +151,19 @@ def _plain(slo: Slo, entity: str, value: float, count: int, detail: str) -> Meas
 
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
-    register("ttft_ms", "ms", ttft_ms)
-    register("tpot_ms", "ms", tpot_ms)
-    register("e2e_ms", "ms", e2e_ms)
-    register("jitter_ratio", "ratio", jitter_ratio)
-    register("tpot_drift", "ratio", tpot_drift)
-    register("schedule_lag_ms", "ms", schedule_lag_ms)
-    register("measurement_error_ms", "ms", measurement_error_ms)
+    register("ttft_ms", "ms", ttft_ms, statistics=OF_SAMPLES, windows=("load",), needs_load=True)
+    register("tpot_ms", "ms", tpot_ms, statistics=OF_SAMPLES, windows=("load",), needs_load=True)
+    register("e2e_ms", "ms", e2e_ms, statistics=OF_SAMPLES, windows=("load",), needs_load=True)
+    register("jitter_ratio", "ratio", jitter_ratio, statistics=ONE_VALUE, windows=("load",), needs_load=True)
+    register("tpot_drift", "ratio", tpot_drift, statistics=ONE_VALUE, windows=("load",), needs_load=True)
+    register(
+        "schedule_lag_ms", "ms", schedule_lag_ms, statistics=("p99",), windows=("load",), needs_load=True
+    )
+    register(
+        "measurement_error_ms",
+        "ms",
+        measurement_error_ms,
+        statistics=("p99",),
+        windows=("load",),
+        needs_load=True,
+    )

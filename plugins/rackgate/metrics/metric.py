@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.observation import Observation
@@ -14,23 +14,49 @@ from rackgate.slo import Slo
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MeasureFunction", "Metric", "Register", "measure"]
+__all__ = ["OF_SAMPLES", "ONE_VALUE", "MeasureFunction", "Metric", "Register", "measure"]
 
 MeasureFunction = Callable[[Observation, Slo, str], Measurement]
 """Computes a row's metric for one entity; never raises for what the rack did."""
 
-Register = Callable[[str, str, MeasureFunction], None]
-"""`register(name, unit, function)`."""
+ONE_VALUE = ("value",)
+"""Statistics of a metric that is one number over the whole load."""
+
+OF_SAMPLES = ("p50", "p90", "p95", "p99", "p999", "max", "mean")
+"""Statistics of a metric that every request has; `mean` never decides alone."""
+
+
+class Register(Protocol):
+    """`register(name, unit, function)`, with what a row may ask of the metric."""
+
+    def __call__(
+        self,
+        name: str,
+        unit: str,
+        function: MeasureFunction,
+        *,
+        statistics: tuple[str, ...] = (),
+        windows: tuple[str, ...] = (),
+        needs_load: bool = False,
+    ) -> None:
+        """Register one metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A registered metric. Its definition is the function's docstring and stands beside each number."""
+    """A registered metric. Its definition is the function's docstring and stands beside each number.
+
+    A row that asks for another statistic or window, or that names no load where the metric
+    `needs_load`, is refused. A metric without `statistics` or `windows` does not tell: any is taken.
+    """
 
     name: str
     unit: str
     function: MeasureFunction
     owner: str = ""
+    statistics: tuple[str, ...] = ()
+    windows: tuple[str, ...] = ()
+    needs_load: bool = False
 
     @property
     def definition(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
+from rackgate.metrics.metric import ONE_VALUE
 
 if TYPE_CHECKING:
     from rackgate.metrics.metric import MeasureFunction, Register
@@ -42,7 +43,7 @@ _COUNTS = {
     "batch_failed": ("failed", "Tasks whose terminal record is an error."),
     "batch_regenerated": (
         "regenerated",
-        "Records that a second full retry of the finished batch added or changed.",
+        "Records that a second full retry of the finished batch added or changed, or requests it made.",
     ),
 }
 
@@ -68,6 +69,13 @@ def _count(name: str, attribute: str, definition: str) -> MeasureFunction:
             return missing(name, entity, slo.unit, Reason.ABSENT, f"{attribute} records were not looked at")
         if attribute == "unexpected":
             ids = (*ids, *(f"line {line}" for line in exercise.report.unreadable))
+        if attribute != "failed" and len(exercise.report.failed) == exercise.report.tasks:
+            return missing(
+                name, entity, slo.unit, Reason.ABSENT, "no task got an answer: nothing was retried"
+            )
+        generated = exercise.generations or 0 if attribute == "regenerated" else 0
+        if generated > len(ids):
+            ids = (*ids, *(["a generation that left no trace"] * (generated - len(ids))))
         shown = ", ".join(str(one) for one in list(ids)[:5])
         return Measurement(
             metric=name,
@@ -85,6 +93,8 @@ def _count(name: str, attribute: str, definition: str) -> MeasureFunction:
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
     for name, (unit, definition) in _PROBES.items():
-        register(name, unit, _probe(name, definition))
+        register(name, unit, _probe(name, definition), statistics=ONE_VALUE, windows=("load",))
     for name, (attribute, definition) in _COUNTS.items():
-        register(name, "records", _count(name, attribute, definition))
+        register(
+            name, "records", _count(name, attribute, definition), statistics=ONE_VALUE, windows=("load",)
+        )

@@ -8,7 +8,16 @@ import numpy as np
 
 from rackgate.judge import quantile_of
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.metrics.requests import Chosen, chosen_samples, failed_mask, good_mask, owners, steady_windows
+from rackgate.metrics.metric import ONE_VALUE
+from rackgate.metrics.requests import (
+    Chosen,
+    chosen_samples,
+    failed_mask,
+    good_mask,
+    last_label,
+    owners,
+    steady_windows,
+)
 from rackgate.planning import pair_name, pairs_of
 from rackgate.sample import Outcome
 from rackgate.statistics.percentiles import nearest_rank
@@ -26,13 +35,14 @@ __all__ = ["output_token_throughput", "register_metrics"]
 
 def error_rate(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """Not ok / attempted; refused, cut, empty and in-stream errors count, nothing is retried behind it."""
-    chosen = chosen_samples(observation, slo, entity)
+    chosen = chosen_samples(observation, slo, entity, timed=False)
     if chosen.table is None:
         return _none(chosen, slo, entity)
     outcome = np.asarray(chosen.table.column("outcome"), dtype=str)
     attempted = int((outcome != Outcome.CANCELLED).sum())
-    if not attempted:
-        return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "nothing was attempted")
+    if attempted < len(outcome) / 2 or not attempted:
+        text = f"only {attempted} of {len(outcome)} requests came to an end"
+        return missing(slo.metric, entity, slo.unit, Reason.TOO_FEW, text)
     failed = int(failed_mask(chosen.table).sum())
     kinds, counts = np.unique(outcome[failed_mask(chosen.table)], return_counts=True)
     return Measurement(
@@ -42,7 +52,12 @@ def error_rate(observation: Observation, slo: Slo, entity: str) -> Measurement:
         unit=slo.unit,
         count=attempted,
         bounds=proportion_bounds(failed, attempted),
-        detail=", ".join(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True)),
+        detail=", ".join(
+            [
+                *(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True)),
+                *filter(None, [chosen.remark]),
+            ]
+        ),
     )
 
 
@@ -58,7 +73,7 @@ def request_throughput(observation: Observation, slo: Slo, entity: str) -> Measu
 
 def offered_share(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """Requests that were ok / requests that the schedule asked for; dropped ones count against it."""
-    chosen = chosen_samples(observation, slo, entity)
+    chosen = chosen_samples(observation, slo, entity, timed=False)
     if chosen.table is None:
         return _none(chosen, slo, entity)
     outcome = np.asarray(chosen.table.column("outcome"), dtype=str)
@@ -191,7 +206,7 @@ def output_token_throughput_of(observation: Observation, slo: Slo, entity: str, 
 def _throughput(
     observation: Observation, slo: Slo, entity: str, *, tokens: bool, label: str | None = None
 ) -> Measurement:
-    chosen = chosen_samples(observation, slo, entity, label=label)
+    chosen = chosen_samples(observation, slo, entity, label=label or last_label(observation, slo))
     if chosen.table is None:
         return _none(chosen, slo, entity)
     table = chosen.table
@@ -251,12 +266,30 @@ def _value(slo: Slo, entity: str, value: float, count: int, detail: str) -> Meas
 
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
-    register("error_rate", "ratio", error_rate)
-    register("output_token_throughput", "tok/s", output_token_throughput)
-    register("request_throughput", "1/s", request_throughput)
-    register("offered_share", "ratio", offered_share)
-    register("goodput", "ratio", goodput)
-    register("goodput_per_s", "1/s", goodput_per_s)
-    register("balance_ratio", "ratio", balance_ratio)
-    register("scaling_efficiency", "ratio", scaling)
-    register("tpot_ratio", "ratio", tpot_ratio)
+    register("error_rate", "ratio", error_rate, statistics=ONE_VALUE, windows=("load",), needs_load=True)
+    register(
+        "output_token_throughput",
+        "tok/s",
+        output_token_throughput,
+        statistics=ONE_VALUE,
+        windows=("load",),
+        needs_load=True,
+    )
+    register(
+        "request_throughput",
+        "1/s",
+        request_throughput,
+        statistics=ONE_VALUE,
+        windows=("load",),
+        needs_load=True,
+    )
+    register(
+        "offered_share", "ratio", offered_share, statistics=ONE_VALUE, windows=("load",), needs_load=True
+    )
+    register("goodput", "ratio", goodput, statistics=ONE_VALUE, windows=("load",), needs_load=True)
+    register("goodput_per_s", "1/s", goodput_per_s, statistics=ONE_VALUE, windows=("load",), needs_load=True)
+    register(
+        "balance_ratio", "ratio", balance_ratio, statistics=ONE_VALUE, windows=("load",), needs_load=True
+    )
+    register("scaling_efficiency", "ratio", scaling, statistics=ONE_VALUE, windows=("load",), needs_load=True)
+    register("tpot_ratio", "ratio", tpot_ratio, statistics=ONE_VALUE, windows=("load",), needs_load=True)

@@ -29,27 +29,44 @@ __all__ = [
     "failed_mask",
     "good_mask",
     "lag_p99_ms",
+    "last_label",
     "owners",
     "percentile_of",
     "steady_windows",
 ]
 
 
+_LEAST_SHARE = 0.5
+"""Of the ok requests at least this share must have the value: what most of them lack is not measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Samples for one row and entity, warm-up left out; `why` holds the measurement if there are none."""
+    """Samples for one row and entity, warm-up left out; `why` holds the measurement if there are none.
+
+    `left_out` counts samples of the rack that quarantined engines answered.
+    """
 
     table: SampleTable | None
     looks: tuple[OfferedLoad, ...]
     planned_looks: int
     why: Measurement | None = None
+    left_out: int = 0
+
+    @property
+    def remark(self) -> str:
+        """Say how many samples of the rack were set aside, if any."""
+        return f"{self.left_out} answered by quarantined engines, left out" if self.left_out else ""
 
 
-def chosen_samples(observation: Observation, slo: Slo, entity: str, *, label: str | None = None) -> Chosen:
+def chosen_samples(
+    observation: Observation, slo: Slo, entity: str, *, label: str | None = None, timed: bool = True
+) -> Chosen:
     """Return the measured samples of the row's load that belong to the entity.
 
     In a load that went through the gateway a sample belongs to the engine that said it answered; one
-    that nobody owned up to belongs to the rack alone.
+    that nobody owned up to belongs to the rack alone. What is `timed` has no samples if the load
+    generator was too late: its times are not the rack's.
     """
     from rackgate.loadgen.table import SampleTable
 
@@ -68,13 +85,18 @@ def chosen_samples(observation: Observation, slo: Slo, entity: str, *, label: st
     if unreconciled is not None:
         text = f"the load's counters do not reconcile: {unreconciled.counters}"
         return Chosen(None, looks, 1, missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, text))
+    inexact = _inexact(looks, observation.lag_limit_ms) if timed else ""
+    if inexact:
+        return Chosen(None, looks, 1, missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, inexact))
     table = SampleTable.concat([look.samples.measured for look in looks if look.samples is not None])
+    whole = len(table)
     table = table.where(_belongs(table, entity, observation))
     planned = max(1, len(looks[0].load.looks))
+    left_out = whole - len(table) if entity == "rack" else 0
     if not len(table):
         text = f"no sample of load '{slo.load}' belongs to {entity}"
         return Chosen(None, looks, planned, missing(slo.metric, entity, slo.unit, Reason.ABSENT, text))
-    return Chosen(table, looks, planned)
+    return Chosen(table, looks, planned, left_out=left_out)
 
 
 def _concerns(offer: Offer, entity: str, observation: Observation) -> bool:
@@ -97,6 +119,12 @@ def owners(table: SampleTable) -> npt.NDArray[np.str_]:
     served = np.asarray(table.column("served_by"), dtype=object)
     found = [(by or "") if called == "gateway" else called for called, by in zip(engine, served, strict=True)]
     return np.array(found, dtype=str)
+
+
+def last_label(observation: Observation, slo: Slo) -> str | None:
+    """Return the label of the last offer of the row's load: rates of several rounds do not add up."""
+    offers = observation.offers_of(slo.load)
+    return offers[-1].label if offers else None
 
 
 def steady_windows(
@@ -171,16 +199,13 @@ def percentile_of(
     chosen = chosen or chosen_samples(observation, slo, entity)
     if chosen.table is None:
         return chosen.why or missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no samples")
-    inexact = _inexact(chosen.looks, observation.lag_limit_ms)
-    if inexact:
-        return missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, inexact)
     table = chosen.table
     failed = failed_mask(table)
     outcome = np.asarray(table.column("outcome"), dtype=str)
     ok_values = np.asarray(table.column(column), dtype=float)[outcome == Outcome.OK]
     measured = ok_values[~np.isnan(ok_values)]
-    if not len(measured) and not failed.any():
-        text = f"none of {len(table)} requests has a {column}"
+    if len(measured) < _LEAST_SHARE * len(ok_values) or not (len(measured) or failed.any()):
+        text = f"only {len(measured)} of {len(ok_values)} ok requests have a {column}"
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
     values = with_failures(measured, int(failed.sum()))
     confidence = look_confidence(chosen.planned_looks)
@@ -199,7 +224,9 @@ def percentile_of(
         count=len(values),
         bounds=bounds,
         source=f"load {slo.load}",
-        detail=_detail(measured, failed, quantile, slo.unit),
+        detail="; ".join(
+            part for part in (_detail(measured, failed, quantile, slo.unit), chosen.remark) if part
+        ),
     )
 
 

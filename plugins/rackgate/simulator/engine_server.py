@@ -154,6 +154,8 @@ class _Generation:
         knobs, number = self._server.knobs, self._number
         if _falls_due(number, knobs.error_share, 0.0):
             return "error"
+        if knobs.survivor_error_share and self._server.scheduler.another_is_down:
+            return "error" if _falls_due(number, knobs.survivor_error_share, 0.0) else ""
         if _falls_due(number, knobs.truncate_share, 0.5):
             return "cut"
         return ""

@@ -166,6 +166,8 @@ class _Gateway:
 
     def rotate(self, backend: Backend, *, into: bool, detail: str) -> None:
         """Put an engine into rotation or take it out, and keep the moment."""
+        if into and backend.since_s and not self.knobs.readmits:
+            return
         if backend.in_rotation != into or not backend.since_s:
             backend.in_rotation = into
             backend.since_s = self.loop.time()

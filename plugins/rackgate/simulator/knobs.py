@@ -35,6 +35,7 @@ class CardKnobs:
     fade_per_s: float = 0.0
     sibling_slowdown: float = 1.0
     survivor_slowdown: float = 1.0
+    survivor_error_share: float = 0.0
     max_num_seqs: int = 64
     kv_capacity_tokens: int = 65536
     max_model_len: int = 32768
@@ -89,6 +90,7 @@ class GatewayKnobs:
     url_host: str = ""
     health_checks: bool = True
     failover: bool = True
+    readmits: bool = True
     health_interval_s: float = 0.5
     max_in_flight: int = 256
     first_byte_timeout_s: float = 10.0

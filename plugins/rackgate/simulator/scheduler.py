@@ -109,6 +109,11 @@ class Scheduler:
     def _release(self, work: Work) -> None:
         self.kv_tokens -= work.prompt_tokens + work.max_tokens
 
+    @property
+    def another_is_down(self) -> bool:
+        """True while some other engine of the rack does not serve."""
+        return any(card[Slot.SERVING] == 0 for card in self._others)
+
     def _stretch(self, start: float) -> float:
         knobs = self._knobs
         stretch = 1.0 / (self._state[Slot.CLOCK_FACTOR] or 1.0)
@@ -116,7 +121,7 @@ class Scheduler:
             stretch *= 1.0 + knobs.fade_per_s * (start - self._busy_since)
         if knobs.sibling_slowdown != 1.0 and any(card[Slot.RUNNING] > 0 for card in self._siblings):
             stretch *= knobs.sibling_slowdown
-        if knobs.survivor_slowdown != 1.0 and any(card[Slot.SERVING] == 0 for card in self._others):
+        if knobs.survivor_slowdown != 1.0 and self.another_is_down:
             stretch *= knobs.survivor_slowdown
         return stretch
 

@@ -5,7 +5,7 @@ Pure functions of series; None with a reason where the samples do not say it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,13 +35,18 @@ THROTTLE_COUNTERS = ("sw_thermal_slowdown_ns", "hw_thermal_slowdown_ns", "hw_pow
 """Counters of the clock events that are faults; the power cap is none."""
 
 _IDLE = 0x1
+_SILENT_NS = 7_000_000_000  # an unchanged value is kept every 5 s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A value with the number of samples behind it, or the reason why there is none."""
+    """A value with the number of samples behind it, or the reason why there is none.
+
+    `partial` is what the samples before a gap show: what is over a limit there is over it for good.
+    """
 
     value: float | None
+    partial: float | None = None
     count: int = 0
     reason: Reason | None = None
     detail: str = ""
@@ -59,10 +64,13 @@ def growth(series: Series, start_ns: int, end_ns: int) -> Finding:
     chosen = np.concatenate((before[-1:], inside))
     if not len(chosen):
         return _missing(series)
-    if len(chosen) < 2:
+    if len(chosen) < 2 and _uncovered(series, start_ns, end_ns) is None:
         return Finding(value=None, count=1, reason=Reason.TOO_FEW, detail="one sample shows no growth")
     steps = np.diff(values[chosen])
     grown = float(np.where(steps >= 0, steps, values[chosen][1:]).sum())
+    gap = _uncovered(series, start_ns, end_ns)
+    if gap is not None:
+        return replace(gap, partial=grown)
     resets = int((steps < 0).sum())
     detail = f"{values[chosen[0]]:g} -> {values[chosen[-1]]:g}" + (f", {resets} resets" if resets else "")
     return Finding(value=grown, count=len(chosen), detail=detail)
@@ -76,7 +84,9 @@ def throttle_by_counters_s(table: TelemetryTable, card: str, start_ns: int, end_
     found = {name: growth(table.series(card, name), start_ns, end_ns) for name in THROTTLE_COUNTERS}
     lacking = next((one for one in found.values() if one.value is None), None)
     if lacking is not None:
-        return lacking
+        seen = [one.partial if one.value is None else one.value for one in found.values()]
+        known = [one for one in seen if one is not None]
+        return replace(lacking, partial=sum(known) / 1e9 if known else None)
     total_s = sum(one.value or 0.0 for one in found.values()) / 1e9
     detail = ", ".join(
         f"{name.removesuffix('_ns')} {(one.value or 0.0) / 1e9:.3f} s"
@@ -98,9 +108,10 @@ def least(series: Series, start_ns: int, end_ns: int) -> Finding:
 
 def idle_share(series: Series, start_ns: int, end_ns: int) -> Finding:
     """Return the share of samples in which the card says that it is idle (bit 0x1), 0 to 1."""
+    gap = _uncovered(series, start_ns, end_ns)
     masks = _window(series, start_ns, end_ns).astype(np.int64)
-    if not len(masks):
-        return _missing(series)
+    if gap is not None or not len(masks):
+        return gap or _missing(series)
     share = float(((masks & _IDLE) != 0).mean())
     return Finding(value=share, count=len(masks), detail=f"idle in {share:.0%} of the samples")
 
@@ -116,8 +127,9 @@ def share_of_limit(power: Series, limit: Series, start_ns: int, end_ns: int) -> 
     watts = _window(power, start_ns, end_ns)
     moments, limits = _present(limit)
     known = limits[moments <= end_ns]
-    if not len(watts):
-        return _missing(power)
+    gap = _uncovered(power, start_ns, end_ns)
+    if gap is not None or not len(watts):
+        return gap or _missing(power)
     if not len(known) or known[-1] <= 0:
         return _missing(limit)
     mean = float(watts.mean())
@@ -150,10 +162,30 @@ def deviation_from_peers(values: Mapping[str, float | None]) -> dict[str, Findin
 
 
 def _extreme(series: Series, start_ns: int, end_ns: int, *, greatest: bool) -> Finding:
+    gap = _uncovered(series, start_ns, end_ns)
     values = _window(series, start_ns, end_ns)
     if not len(values):
-        return _missing(series)
-    return Finding(value=float(values.max() if greatest else values.min()), count=len(values))
+        return gap or _missing(series)
+    extreme = float(values.max() if greatest else values.min())
+    if gap is not None:
+        return replace(gap, partial=extreme)
+    return Finding(value=extreme, count=len(values))
+
+
+def _uncovered(series: Series, start_ns: int, end_ns: int) -> Finding | None:
+    """Return why the samples do not speak for the window: lost before its end, or too often missing."""
+    inside = np.flatnonzero((series.t_ns >= start_ns) & (series.t_ns <= end_ns))
+    missing = inside[np.isnan(series.values[inside])]
+    if len(inside) and len(missing) and (missing[-1] == inside[-1] or len(missing) > 0.1 * len(inside)):
+        reason, detail = series.why_missing
+        text = f"{len(missing)} of {len(inside)} samples are missing: {detail}"
+        return Finding(value=None, count=len(inside), reason=reason, detail=text)
+    moments, _ = _present(series)
+    known = moments[moments <= end_ns]
+    if len(known) and end_ns - known[-1] > _SILENT_NS:
+        text = f"not seen in the last {(end_ns - known[-1]) / 1e9:.0f} s of the load"
+        return Finding(value=None, count=len(known), reason=Reason.STALE, detail=text)
+    return None
 
 
 def _window(series: Series, start_ns: int, end_ns: int) -> np.ndarray:

@@ -189,13 +189,12 @@ def xid_change(before: str, after: str) -> dict[str, XidChange]:
 
 
 def _xids(text: str) -> dict[str, int]:
-    pages = samples_by_card(_samples(text))
-    name = "DCGM_FI_DEV_XID_ERRORS"  # a gauge
-    return {
-        card: int(page.values[name])
-        for card, page in pages.items()
-        if name in page.values and not is_blank(page.values[name])
-    }
+    found = {}
+    for card, page in samples_by_card(_samples(text)).items():
+        for name in ("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR"):
+            if name in page.values and not is_blank(page.values[name]):
+                found[card] = int(page.values[name])
+    return found
 
 
 def _samples(text: str) -> Iterator[tuple[dict[str, str], str, float]]:

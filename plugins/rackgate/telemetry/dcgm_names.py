@@ -13,8 +13,11 @@ _BY_NAME = {
     "ENFORCED_POWER_LIMIT": ("power_limit_w", 1.0),
     "POWER_MGMT_LIMIT": ("power_limit_w", 1.0),
     "TOTAL_ENERGY_CONSUMPTION": ("energy_j", 1e-3),
+    "GPU_ENERGY_JOULES": ("energy_j", 1.0),
     "SM_CLOCK": ("sm_clock_mhz", 1.0),
+    "SM_CLOCK_HERTZ": ("sm_clock_mhz", 1e-6),
     "MEM_CLOCK": ("memory_clock_mhz", 1.0),
+    "MEMORY_CLOCK_HERTZ": ("memory_clock_mhz", 1e-6),
     "CLOCKS_EVENT_REASONS": ("clock_event_reasons", 1.0),
     "CLOCK_THROTTLE_REASONS": ("clock_event_reasons", 1.0),
     "CLOCKS_EVENT_REASON_SW_POWER_CAP_NS": ("sw_power_cap_ns", 1.0),
@@ -43,7 +46,7 @@ _BY_NAME = {
     "NVLINK_CRC_FLIT_ERROR_COUNT": ("nvlink_crc_errors", 1.0),
     "NVLINK_REPLAY_ERROR_COUNT": ("nvlink_replays", 1.0),
     "NVLINK_RECOVERY_ERROR_COUNT": ("nvlink_recoveries", 1.0),
-    "NVLINK_COUNT_SYMBOL_ERRORS": ("nvlink_symbol_errors", 1.0),
+    "NVLINK_COUNT_RX_SYMBOL_ERRORS": ("nvlink_symbol_errors", 1.0),
     "FABRIC_CLIQUE_ID": ("fabric_clique", 1.0),
     "GET_GPU_RECOVERY_ACTION": ("recovery_action", 1.0),
     "MIG_MODE": ("mig_enabled", 1.0),
@@ -52,13 +55,25 @@ _BY_NAME = {
 
 # DCGM 4.6 renames macros; the old and the new spelling of a field are one signal. `_TOTAL` is cut from
 # every name before it is looked up: the text format adds it to counters, and DCGM itself to sums.
+# GPU_UTIL_RATIO is left out: one release calls the percentage so, the next another field of 0 to 1.
 _RENAMED = {
-    "GPU_TEMPERATURE": "GPU_TEMP",
-    "MEMORY_TEMPERATURE": "MEMORY_TEMP",
-    "POWER_INSTANT": "POWER_USAGE_INSTANT",
-    "GPU_UTILIZATION": "GPU_UTIL",
+    "GPU_TEMP_CELSIUS": "GPU_TEMP",
+    "GPU_TEMP_MARGIN_CELSIUS": "GPU_TEMP_LIMIT",
+    "MEMORY_TEMP_CELSIUS": "MEMORY_TEMP",
+    "BOARD_POWER_WATTS": "POWER_USAGE",
+    "BOARD_POWER_RAW_WATTS": "POWER_USAGE_INSTANT",
+    "BOARD_POWER_LIMIT_ENFORCED_WATTS": "ENFORCED_POWER_LIMIT",
+    "BOARD_POWER_LIMIT_REQUESTED_WATTS": "POWER_MGMT_LIMIT",
     "PCIE_REPLAY": "PCIE_REPLAY_COUNTER",
-    "NVLINK_SYMBOL_ERROR": "NVLINK_COUNT_SYMBOL_ERRORS",
+    "ROW_REMAP_CORRECTABLE": "CORRECTABLE_REMAPPED_ROWS",
+    "ROW_REMAP_UNCORRECTABLE": "UNCORRECTABLE_REMAPPED_ROWS",
+    "ROW_REMAP_FAILED": "ROW_REMAP_FAILURE",
+    "NVLINK_CRC_FLIT_ERROR": "NVLINK_CRC_FLIT_ERROR_COUNT",
+    "NVLINK_REPLAY_ERROR": "NVLINK_REPLAY_ERROR_COUNT",
+    "NVLINK_RECOVERY_ERROR": "NVLINK_RECOVERY_ERROR_COUNT",
+    "NVLINK_RX_SYMBOL_ERROR": "NVLINK_COUNT_RX_SYMBOL_ERRORS",
+    "GPU_RECOVERY_ACTION": "GET_GPU_RECOVERY_ACTION",
+    "XID_ERROR": "XID_ERRORS",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
@@ -48,6 +49,10 @@ def _grown(*fields: str) -> Callable[[TelemetryTable, str, int, int], Finding]:
     def look(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
         found = {name: growth(table.series(card, name), start_ns, end_ns) for name in fields}
         known = {name: one for name, one in found.items() if one.value is not None}
+        broken = [one for one in found.values() if one.partial is not None]
+        if broken:
+            seen = sum(one.value or one.partial or 0.0 for one in found.values())
+            return replace(broken[0], partial=seen)
         if not known:
             # A counter that was asked for and refused says more than one that nobody asked for.
             return min(found.values(), key=lambda one: one.reason is Reason.ABSENT)
@@ -224,12 +229,15 @@ def _no_telemetry(slo: Slo, entity: str) -> Measurement:
 
 
 def _measurement(slo: Slo, entity: str, found: Finding) -> Measurement:
-    if found.value is None:
+    value = found.value
+    if value is None and found.partial is not None and not slo.op.holds(found.partial, slo.bound):
+        value = found.partial  # over the limit before the samples ended: more of them cannot undo it
+    if value is None:
         return missing(slo.metric, entity, slo.unit, found.reason or Reason.ABSENT, found.detail)
     return Measurement(
         metric=slo.metric,
         entity=entity,
-        value=found.value,
+        value=value,
         unit=slo.unit,
         count=found.count,
         detail=found.detail,

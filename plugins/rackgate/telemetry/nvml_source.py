@@ -29,13 +29,18 @@ _PROBLEMS = {
 
 
 class NvmlSource:
-    """Readings of a node's cards; slow fields every 5 s, and each XID event that the driver tells.
+    """Readings of a node's cards; slow fields every `slow_s`, and each XID event that the driver tells.
 
     `facts` and `driver` are what the cards and the driver said they are, after the first poll.
     """
 
     def __init__(
-        self, node: Node, *, deadline_s: float = 2.0, environment: Mapping[str, str] | None = None
+        self,
+        node: Node,
+        *,
+        deadline_s: float = 2.0,
+        slow_s: float = _SLOW_S,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = f"nvml {node.name}"
         self.facts: dict[int, dict[str, str | None]] = {}
@@ -43,19 +48,20 @@ class NvmlSource:
         self.problem = ""
         self._node = node
         self._deadline_s = deadline_s
+        self._slow_s = slow_s
         self._child = Child("rackgate.telemetry.nvml_worker", environment)
-        self._slow_at = -_SLOW_S
+        self._slow_at = -1e9
 
     def poll(self) -> list[Reading]:
         """Return every field of each declared card, or why there is none."""
-        slow = time.monotonic() - self._slow_at >= _SLOW_S
+        slow = time.monotonic() - self._slow_at >= self._slow_s
         try:
             answer = self._child.ask({"slow": slow}, self._deadline_s)
         except ChildHangs as error:
-            self._slow_at = -_SLOW_S
+            self._slow_at = -1e9
             return self.nothing(Reason.TIMEOUT, f"driver unresponsive: {error}")
         except ChildDied as error:
-            self._slow_at = -_SLOW_S
+            self._slow_at = -1e9
             return self.nothing(Reason.DIED, f"the process that asks NVML ended: {error}")
         if "problem" in answer:
             known = (Reason.INSTRUMENT, f"NVML {answer['problem']}: {answer['text']}")

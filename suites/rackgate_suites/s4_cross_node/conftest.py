@@ -21,5 +21,6 @@ def observation(
     """Offer one-token calls through the gateway."""
     from rackgate.observing import observe
 
-    offers = [rack_offer("calls", [rack_engines.front()], stage="cross_node")] if rack_engines.engines else []
+    endpoints = rack_engines.front(rack_run, "cross_node")
+    offers = [rack_offer("calls", endpoints, stage="cross_node")] if endpoints else []
     return observe(rack_run, rack_engines, "cross_node", offers, rack_telemetry)

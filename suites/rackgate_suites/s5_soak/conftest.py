@@ -21,5 +21,6 @@ def observation(
     """Offer the mix to where users come in."""
     from rackgate.observing import observe
 
-    offers = [rack_offer("mix", [rack_engines.front()], stage="soak")] if rack_engines.engines else []
+    endpoints = rack_engines.front(rack_run, "soak")
+    offers = [rack_offer("mix", endpoints, stage="soak")] if endpoints else []
     return observe(rack_run, rack_engines, "soak", offers, rack_telemetry)

@@ -87,6 +87,13 @@ class Cluster:
         found = _json(self._core.list_namespaced_pod, namespace=namespace, label_selector=selector)
         return list(found["items"])
 
+    def labelled(self, kind: str, namespace: str, selector: str) -> list[dict[str, Any]]:
+        """Return the objects of a kind with the label, as manifests that `delete` takes."""
+        api = self._apps if kind == "Deployment" else self._core
+        method = getattr(api, f"list_namespaced_{kind.lower()}")
+        found = _json(method, namespace=namespace, label_selector=selector)["items"]
+        return [{**item, "kind": kind} for item in found]
+
     def kill_pod(self, namespace: str, name: str) -> None:
         """Delete a pod without any grace."""
         _json(self._core.delete_namespaced_pod, name=name, namespace=namespace, grace_period_seconds=0)

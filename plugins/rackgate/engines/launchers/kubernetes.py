@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,18 +14,13 @@ from rackgate.engines.launchers.engine_pod import EnginePod
 from rackgate.engines.launchers.filling import (
     ENGINE_KEYS,
     engine_problems,
-    entry_of,
-    filled_environment,
-    filled_in,
-    placeholders,
-    with_defaults,
 )
-from rackgate.engines.launchers.manifests import LAUNCH_LABEL, PodPlan, label_value
 from rackgate.engines.launchers.members import parts_of
 from rackgate.engines.launchers.outcome import ended, key_headers, log_end, redacted, start_refused
+from rackgate.engines.launchers.pod_plan import filled_settings, pod_plan
 from rackgate.engines.launchers.ports import url_of
 from rackgate.engines.launchers.progress import silent
-from rackgate.engines.launchers.secrets import SECRET_KEYS, SecretMissing, hidden_values, read_secrets
+from rackgate.engines.launchers.secrets import SECRET_KEYS, hidden_values
 from rackgate.engines.launchers.settings import (
     NUMBER,
     PORT,
@@ -37,21 +30,17 @@ from rackgate.engines.launchers.settings import (
     TEXTS,
     WHOLE,
     Key,
-    number,
     problems_of,
     tables,
     text,
-    text_table,
-    texts,
-    whole,
 )
 from rackgate.engines.launchers.waiting import Start, check_protocol, ready_engine
-from rackgate.engines.leftovers import owner_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from rackgate.engine import Engine
+    from rackgate.engines.launchers.manifests import PodPlan
     from rackgate.target import EngineSpec
 
 __all__ = ["KEYS", "check_settings", "kubernetes"]
@@ -86,8 +75,6 @@ KEYS = {
     "pull": Key(kind=TEXT, one_of=("never", "missing", "always")),
     "stop_timeout_s": Key(kind=NUMBER),
 }
-READY_TIMEOUT_S = 1800.0
-STOP_TIMEOUT_S = 30.0
 _TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 _WHAT = "deployment"
 
@@ -97,7 +84,7 @@ def check_settings(settings: Mapping[str, object]) -> list[str]:
     unknown = engine_problems(settings)
     if unknown:
         return unknown
-    found = problems_of(_filled(settings), KEYS)
+    found = problems_of(filled_settings(settings), KEYS)
     for index, toleration in enumerate(tables(settings, "tolerations")):
         found += [
             f"tolerations[{index}]: unknown key {key!r}; valid: {', '.join(_TOLERATION)}"
@@ -113,12 +100,6 @@ def check_settings(settings: Mapping[str, object]) -> list[str]:
     return found
 
 
-def _filled(settings: Mapping[str, object], cards: int = 0) -> dict[str, object]:
-    """Return the table with the catalogue's defaults; a pod has a memory volume in place of an IPC mode."""
-    filled = with_defaults(settings, boxed=True, cards=cards)
-    return {key: value for key, value in filled.items() if key in settings or key not in ("ipc", "ulimits")}
-
-
 @contextmanager
 def kubernetes(
     spec: EngineSpec, *, run_id: str, log_dir: str, on_progress: Callable[[str], None] = silent
@@ -131,7 +112,7 @@ def kubernetes(
     began = time.monotonic()
     headers = key_headers(spec)
     check_protocol(spec, parts_of(spec)[-1], _WHAT)
-    plan = _plan(spec, run_id)
+    plan = pod_plan(spec, run_id)
     try:
         cluster = open_cluster(text(spec.settings, "kubeconfig"), text(spec.settings, "context"))
     except ClusterRefused as error:
@@ -140,27 +121,20 @@ def kubernetes(
         ) from error
     pod, log_path = EnginePod(cluster, plan), Path(log_dir) / f"{spec.name}.log"
     try:
-        try:
-            pod.create()
-            url = _url(spec, plan, pod, began, on_progress)
-        except ClusterRefused as error:
-            hint = "see `kubectl auth can-i create deployments`, the namespace and its quota"
-            raise start_refused(spec, _WHAT, str(error), hint) from error
-        engine = ready_engine(
-            Start(
-                spec=spec,
-                what=_WHAT,
-                url=url,
-                headers=headers,
-                parts={spec.name: pod},
-                roles={spec.name: "engine"},
-                began=began,
-                ready_timeout_s=max(1.0, began + plan.ready_timeout_s - time.monotonic()),
-                on_progress=on_progress,
-                log_path=str(log_path),
-                hidden=hidden_values(spec),
-            )
+        start = Start(
+            spec=spec,
+            what=_WHAT,
+            url=_created(spec, plan, pod, began, on_progress),
+            headers=headers,
+            parts={spec.name: pod},
+            roles={spec.name: "engine"},
+            began=began,
+            ready_timeout_s=max(1.0, began + plan.ready_timeout_s - time.monotonic()),
+            on_progress=on_progress,
+            log_path=str(log_path),
+            hidden=hidden_values(spec),
         )
+        engine = ready_engine(start)
         yield replace(engine, image_digest=pod.state().image_id.rpartition("@")[2] or None)
     finally:
         with suppress(OSError):
@@ -170,54 +144,16 @@ def kubernetes(
         cluster.close()
 
 
-def _plan(spec: EngineSpec, run_id: str) -> PodPlan:
-    settings = _filled(spec.settings, len(spec.cards))
+def _created(
+    spec: EngineSpec, plan: PodPlan, pod: EnginePod, began: float, tell: Callable[[str], None]
+) -> str:
+    """Create the objects and return where the engine will answer; raises `LaunchFailed`."""
     try:
-        secrets = read_secrets(spec)
-    except SecretMissing as error:
-        raise start_refused(spec, _WHAT, str(error), error.hint) from error
-    token = uuid.uuid4().hex[:12]
-    port = whole(settings, "port", 8000)
-    values = placeholders(spec, "0.0.0.0", port)
-    entry = entry_of(settings)
-    health = text(settings, "health_path") or (entry.health_path if entry else "") or "/health"
-    name = re.sub(r"[^a-z0-9]+", "-", spec.name.lower()).strip("-")[:40]
-    return PodPlan(
-        name=f"rackgate-{name}-{token}",
-        namespace=text(settings, "namespace", "default") or "default",
-        labels={
-            "app.kubernetes.io/managed-by": "rackgate",
-            LAUNCH_LABEL: token,
-            "rackgate.io/run": label_value(run_id),
-        },
-        annotations={
-            label.replace("rackgate.", "rackgate.io/"): value
-            for label, value in owner_labels(run_id, spec.name, token).items()
-        },
-        image=text(settings, "image") or "",
-        pull=text(settings, "pull", "never") or "never",
-        port=port,
-        health_path=health,
-        arguments=tuple(filled_in(texts(settings, "command"), values)),
-        entrypoint=texts(settings, "entrypoint"),
-        environment=filled_environment(settings, values),
-        secrets=secrets.values,
-        gpus=whole(settings, "gpus", len(spec.cards)),
-        gpu_resource=text(settings, "gpu_resource", "nvidia.com/gpu") or "",
-        node_name=text(settings, "node_name") or "",
-        node_selector=text_table(settings, "node_selector"),
-        tolerations=tables(settings, "tolerations"),
-        pull_secret=text(settings, "pull_secret") or "",
-        runtime_class=text(settings, "runtime_class") or "",
-        service=text(settings, "service") or ("ClusterIP" if in_cluster() else "NodePort"),
-        shm_bytes=size_bytes(text(settings, "shm_size", "1g") or "1g"),
-        memory=text(settings, "memory") or "",
-        cpu=text(settings, "cpu") or "",
-        claims=text_table(settings, "claims"),
-        user=whole(settings, "user", 1000),
-        ready_timeout_s=round(number(settings, "ready_timeout_s", READY_TIMEOUT_S)),
-        stop_timeout_s=round(number(settings, "stop_timeout_s", STOP_TIMEOUT_S)),
-    )
+        pod.create()
+        return _url(spec, plan, pod, began, tell)
+    except ClusterRefused as error:
+        hint = "see `kubectl auth can-i create deployments`, the namespace and its quota"
+        raise start_refused(spec, _WHAT, str(error), hint) from error
 
 
 def _url(spec: EngineSpec, plan: PodPlan, pod: EnginePod, began: float, tell: Callable[[str], None]) -> str:

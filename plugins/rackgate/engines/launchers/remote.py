@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rackgate.engine import Engine, LaunchFailed
+from rackgate.engines.launchers.cluster import ClusterRefused, open_cluster
 from rackgate.engines.launchers.filling import engine_problems
 from rackgate.engines.launchers.outcome import key_headers
 from rackgate.engines.launchers.progress import silent
-from rackgate.engines.launchers.settings import NUMBER, TEXT, Key, number, problems_of
+from rackgate.engines.launchers.remote_pods import POD_KEYS, RemotePods
+from rackgate.engines.launchers.settings import NUMBER, TEXT, Key, number, problems_of, text
 from rackgate.engines.readiness import probe_engine
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "check_settings", "remote"]
 
-KEYS = {"ready_timeout_s": Key(kind=NUMBER), "engine": Key(kind=TEXT)}
+KEYS = {"ready_timeout_s": Key(kind=NUMBER), "engine": Key(kind=TEXT), **POD_KEYS}
 
 
 def check_settings(settings: Mapping[str, object]) -> list[str]:
@@ -47,4 +49,22 @@ def remote(
     probe = probe_engine(spec.url, spec.model, headers, spec.protocol, deadline_s)
     if not probe.ok:
         raise LaunchFailed(f"engine {spec.name}: {probe.message}", layer=probe.layer_failed, hint=probe.hint)
-    yield Engine(spec=spec, url=spec.url.rstrip("/"), headers=headers)
+    with ExitStack() as stack:
+        handle = _pods(spec, stack) if "pods" in spec.settings else None
+        yield Engine(spec=spec, url=spec.url.rstrip("/"), headers=headers, handle=handle)
+
+
+def _pods(spec: EngineSpec, stack: ExitStack) -> RemotePods:
+    settings = spec.settings
+    try:
+        cluster = open_cluster(text(settings, "kubeconfig"), text(settings, "context"))
+        stack.callback(cluster.close)
+        pods = RemotePods(cluster, text(settings, "namespace", "default") or "", str(settings["pods"]))
+        pods.find()
+    except ClusterRefused as error:
+        raise LaunchFailed(
+            f"engine {spec.name}: its pods are not found: {error}",
+            layer="service",
+            hint="check `pods` (a label selector), `namespace` and `context`, or leave them out",
+        ) from error
+    return pods

@@ -1,0 +1,231 @@
+"""The load generator beside its peers: the same reference server, the same run, client CPU counted.
+
+usage: load.py [--rounds 5] [--only NAME,NAME] [--aiperf]
+
+Streams are paced at 20 ms per token, as an engine does. Peers that are not installed are left out and
+named: `RACKGATE_VLLM_VENV` and `RACKGATE_AIPERF_VENV` are environments that hold vLLM and AIPerf; with
+`--aiperf` AIPerf is installed into .cache/aiperf if it is nowhere. Writes benchmarks/out/load.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rackgate.load import Load
+from rackgate.loadgen import Endpoint, start_load
+from rackgate.loadgen.reference import reference_server
+from rackgate.loadgen.reference_server import Script
+
+HERE = Path(__file__).parent
+CLIENTS = HERE / "load_clients.py"
+PACED = {"concurrency": 100, "requests": 400, "tokens": 50}
+SMALL = {"concurrency": 32, "requests": 3000, "tokens": 1}
+GOALS = (
+    ("chunks: floor / ours", lambda of: of("floor", "chunks") / of("ours", "chunks"), "<=", 1.5),
+    ("chunks: ours / vllm", lambda of: of("ours", "chunks") / of("vllm", "chunks"), ">=", 1.5),
+    ("chunks: ours / aiperf", lambda of: of("ours", "chunks") / of("aiperf", "chunks"), ">=", 3.0),
+    ("requests: ours / vllm", lambda of: of("ours", "requests") / of("vllm", "requests"), ">=", 5.0),
+    ("requests: ours / aiperf", lambda of: of("ours", "requests") / of("aiperf", "requests"), ">=", 20.0),
+)
+
+
+def ours(url: str, *, concurrency: int, requests: int, tokens: int) -> dict[str, Any]:
+    """Offer the same with our own worker; its CPU is counted from the end of warm-up, as the others' is."""
+    load = Load(
+        name="bench", prompt_tokens=16, output_tokens=tokens, concurrency=concurrency, looks=(requests,),
+        warmup_requests=concurrency,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        endpoint = Endpoint(entity="reference", url=url, model="reference")
+        with start_load(load, [endpoint], label="bench", samples_path=Path(folder) / "x", seed=1) as running:
+            offered = running.finish()
+    table = offered.samples.measured
+    if dict(offered.counters.outcomes) != {"ok": requests}:
+        raise RuntimeError(f"ours: {dict(offered.counters.outcomes)} {offered.detail}")
+    rows = zip(table.request_id.tolist(), table.sent_ns, table.first_token_ns, strict=True)
+    return {
+        "cpu_s": offered.cpu_s,
+        "wall_s": (offered.end_ns - offered.start_ns) / 1e9,
+        "times": {name: (int(sent), int(first)) for name, sent, first in rows},
+    }
+
+
+def peer(python: str, name: str, url: str, *, concurrency: int, requests: int, tokens: int) -> dict[str, Any]:
+    command = [python, str(CLIENTS), name, url, str(concurrency), str(requests), str(tokens)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{name}: {done.stderr.strip().splitlines()[-1:]}")
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return measured
+
+
+def aiperf_once(program: str, url: str, *, concurrency: int, requests: int, tokens: int) -> tuple[float, Any]:
+    """Return the CPU seconds of one whole run of AIPerf with all its processes, and its exported records."""
+    with tempfile.TemporaryDirectory() as folder:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [
+                program, "profile", "--model", "reference", "--url", url, "--endpoint-type", "chat",
+                "--streaming", "--tokenizer", "builtin", "--ui", "none", "--no-server-metrics",
+                "--no-gpu-telemetry", "--output-artifact-dir", folder, "--isl", "16", "--osl", str(tokens),
+                "--concurrency", str(concurrency), "--request-count", str(requests),
+                "--use-server-token-count", "--export-level", "records", "--random-seed", "1",
+            ],
+            capture_output=True, timeout=300, check=True,
+        )  # fmt: skip
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        records = next(Path(folder).rglob("profile_export.jsonl"), None)
+        lines = records.read_text().splitlines() if records is not None else []
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return spent, [json.loads(line) for line in lines]
+
+
+def aiperf(program: str, url: str, *, concurrency: int, requests: int, tokens: int) -> dict[str, Any]:
+    """Return AIPerf's marginal CPU: a long run less a short one, so that its start-up does not count."""
+    shape = {"concurrency": concurrency, "tokens": tokens}
+    short, _ = aiperf_once(program, url, requests=concurrency, **shape)
+    long, records = aiperf_once(program, url, requests=requests + concurrency, **shape)
+    times = {}
+    for record in records:
+        about, found = record.get("metadata", {}), record.get("metrics", {}).get("time_to_first_token")
+        if about.get("x_request_id") and found:
+            times[about["x_request_id"]] = (0, round(found["value"] * 1e6))
+    return {"cpu_s": max(long - short, 1e-9), "wall_s": 0.0, "times": times, "relative": True}
+
+
+def errors_ms(times: dict[str, Any], stamps: dict[str, int]) -> list[float]:
+    """Return reported TTFT - true TTFT of each request whose write was stamped."""
+    return [
+        (first - sent) / 1e6 - (stamps[name] - sent) / 1e6
+        for name, (sent, first) in times.items()
+        if name in stamps and sent
+    ]
+
+
+def peers_of(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a function for each client that is installed, and why the others are left out."""
+    found: dict[str, Any] = {"ours": ours}
+    missing: dict[str, str] = {}
+    for name, module in (("floor", ""), ("aiohttp", "aiohttp"), ("httpx", "httpx"), ("httpx-aiohttp", "httpx_aiohttp")):
+        if module and subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, check=False).returncode:
+            missing[name] = f"{module} is not installed"
+        else:
+            found[name] = lambda url, name=name, **shape: peer(sys.executable, name, url, **shape)
+    python = Path(os.environ.get("RACKGATE_VLLM_VENV", ".venv-vllm")) / "bin" / "python"
+    if python.exists():
+        found["vllm"] = lambda url, **shape: peer(str(python), "vllm", url, **shape)
+    else:
+        missing["vllm"] = "no RACKGATE_VLLM_VENV"
+    folder = Path(os.environ.get("RACKGATE_AIPERF_VENV", ".cache/aiperf"))
+    if options.aiperf and not (folder / "bin" / "aiperf").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([str(folder / "bin" / "pip"), "install", "--quiet", "aiperf"], check=False)
+    program = folder / "bin" / "aiperf"
+    if program.exists():
+        found["aiperf"] = lambda url, **shape: aiperf(str(program), url, **shape)
+    else:
+        missing["aiperf"] = "not installed; --aiperf installs it"
+    if options.only:
+        found = {name: client for name, client in found.items() if name in options.only.split(",")}
+    return found, missing
+
+
+def one_round(clients: dict[str, Any], results: dict[str, dict[str, list[float]]], missing: dict[str, str]) -> None:
+    for name, client in list(clients.items()):
+        try:
+            for kind, shape, script in (("chunks", PACED, Script()), ("requests", SMALL, Script(ttft_ms=(0.0,)))):
+                with reference_server(script) as url:
+                    measured = client(url, **shape)
+                    with urllib.request.urlopen(f"{url}/stamps", timeout=10) as answer:
+                        stamps = json.load(answer)
+                amount = shape["requests"] * (shape["tokens"] if kind == "chunks" else 1)
+                results.setdefault(name, {}).setdefault(kind, []).append(amount / measured["cpu_s"])
+                if kind == "chunks":
+                    errors = errors_ms(measured["times"], stamps)
+                    if errors:
+                        low, high = np.percentile(errors, (50, 99), method="inverted_cdf")
+                        results[name].setdefault("error_p50", []).append(float(low))
+                        results[name].setdefault("error_p99", []).append(float(high))
+        except (RuntimeError, subprocess.SubprocessError, OSError) as error:
+            missing[name] = f"failed: {error}"
+            clients.pop(name)
+            results.pop(name, None)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--aiperf", action="store_true")
+    options = parser.parse_args()
+    clients, missing = peers_of(options)
+    results: dict[str, dict[str, list[float]]] = {}
+    load_before = os.getloadavg()[0]
+    for number in range(options.rounds):
+        print(f"round {number + 1} of {options.rounds}: {', '.join(clients)}", file=sys.stderr, flush=True)
+        one_round(clients, results, missing)
+    medians = {
+        name: {kind: statistics.median(values) for kind, values in kinds.items()} for name, kinds in results.items()
+    }
+    print(f"{'client':<16}{'chunks / CPU s':>16}{'requests / CPU s':>18}{'TTFT error P50':>16}{'P99 (ms)':>10}")
+    for name, kinds in medians.items():
+        shown = (f"{kinds['error_p50']:.2f}", f"{kinds['error_p99']:.2f}") if "error_p50" in kinds else ("-", "-")
+        print(f"{name:<16}{kinds['chunks']:>16.0f}{kinds['requests']:>18.0f}{shown[0]:>16}{shown[1]:>10}")
+    ratios = ratios_of(results)
+    for text, ratio, op, goal in ratios:
+        met = ratio <= goal if op == "<=" else ratio >= goal
+        print(f"{text:<26}{ratio:6.2f}  goal {op} {goal:g}  {'met' if met else 'NOT MET'}")
+    for name, why in missing.items():
+        print(f"left out: {name}: {why}")
+    print(f"load average before: {load_before:.2f}, cores: {os.cpu_count()}, median of {options.rounds} rounds")
+    write(medians, ratios, missing, options.rounds, load_before)
+    return 0
+
+
+def ratios_of(results: dict[str, dict[str, list[float]]]) -> list[tuple[str, float, str, float]]:
+    """Return each goal's ratio: the median over the paired rounds."""
+    found = []
+    for text, ratio, op, goal in GOALS:
+        try:
+            rounds = range(min(len(kinds["chunks"]) for kinds in results.values()))
+            paired = [ratio(lambda name, kind, at=at: results[name][kind][at]) for at in rounds]
+        except KeyError:
+            continue
+        found.append((text, statistics.median(paired), op, goal))
+    return found
+
+
+def write(medians: Any, ratios: Any, missing: dict[str, str], rounds: int, load_average: float) -> None:
+    out = HERE / "out"
+    out.mkdir(exist_ok=True)
+    names = {
+        "chunks": "chunks_per_cpu_s", "requests": "requests_per_cpu_s",
+        "error_p50": "ttft_error_p50", "error_p99": "ttft_error_p99",
+    }  # fmt: skip
+    written = {
+        "rounds": rounds,
+        "load_average": load_average,
+        "cores": os.cpu_count(),
+        "clients": {
+            name: {names[kind]: value for kind, value in kinds.items()} for name, kinds in medians.items()
+        },
+        "ratios": {text: {"ratio": ratio, "goal": f"{op} {goal:g}"} for text, ratio, op, goal in ratios},
+        "left_out": missing,
+    }
+    (out / "load.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

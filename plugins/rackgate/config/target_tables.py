@@ -1,0 +1,152 @@
+"""The tables of a target file as they are written: keys, types, ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+__all__ = ["UNREAD", "About", "EngineTable", "NodeTable", "TargetFile", "http_url", "readable"]
+
+UNREAD = "?"
+"""Stands for a name that is missing or cannot be read; no valid name."""
+
+_STAND_IN = "http://unread"
+"""Passes for a name's or an address's place while the rest is read."""
+
+_TableT = TypeVar("_TableT", bound=BaseModel)
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def http_url(value: str) -> str:
+    """Return the address without a trailing slash; raises `ValueError` if it is none, or holds a secret."""
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be http://HOST[:PORT] or https://HOST[:PORT]")
+    if parts.username or parts.password:
+        raise ValueError("must not hold a user or a password: name the variable in api_key_env")
+    return value.rstrip("/")
+
+
+Url = Annotated[str, AfterValidator(http_url)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class About(_Table):
+    """`[target]`: the rack's name, the model asked for, what the tester sees and may break.
+
+    `simulated` says that the engines are no real ones: the evidence is then graded so.
+    """
+
+    name: Name
+    model: str = Field(min_length=1)
+    vantage: Literal["operator", "tenant", "endpoint"] = "operator"
+    may_break: list[Literal["engine"]] = []
+    simulated: bool = False
+
+
+class CardTable(_Table):
+    """`[[node.card]]`."""
+
+    index: int = Field(ge=0)
+    uuid: str | None = None
+    serial: str | None = None
+    sku: str | None = None
+
+
+class NodeTable(_Table):
+    """`[[node]]`: `cards = N`, or one `[[node.card]]` each where serials are known."""
+
+    name: Name
+    cards: int = Field(default=0, ge=0)
+    sku: str | None = None
+    card: list[CardTable] = []
+    exporter: Url | None = None
+
+    @property
+    def listed(self) -> list[CardTable]:
+        """The cards, one each."""
+        return self.card or [CardTable(index=index) for index in range(self.cards)]
+
+
+class EngineTable(_Table):
+    """`[[engine]]`: what serves, on which cards, and how it is started or found."""
+
+    name: Name
+    launcher: str
+    model: str | None = None
+    protocol: Literal["openai", "triton"] = "openai"
+    pool: Name = "gpu"
+    url: Url | None = None
+    api_key_env: str | None = None
+    cards: list[str] = []
+    settings: dict[str, Any] = {}
+
+
+class GatewayTable(_Table):
+    """`[gateway]`: the address users call."""
+
+    url: Url
+    api_key_env: str | None = None
+    served_by_header: str = "x-served-by"
+
+
+class BatchTable(_Table):
+    """`[batch]`: the command that runs a JSONL batch."""
+
+    command: list[str] = Field(min_length=1)
+
+
+class PricesTable(_Table):
+    """`[prices]`."""
+
+    currency: str
+    card_hour: NonNegative | None = None
+    kwh: NonNegative | None = None
+
+
+class TargetFile(_Table):
+    """The whole file."""
+
+    target: About
+    node: list[NodeTable] = []
+    engine: list[EngineTable] = Field(min_length=1)
+    gateway: GatewayTable | None = None
+    batch: BatchTable | None = None
+    prices: PricesTable | None = None
+
+
+def readable(data: Mapping[str, Any]) -> TargetFile:
+    """Return what can be read of a file with mistakes, so that its contradictions are told with them."""
+    gateway = data.get("gateway")
+    return TargetFile.model_construct(
+        node=[_readable(NodeTable, table) for table in _tables(data.get("node"))],
+        engine=[_readable(EngineTable, table) for table in _tables(data.get("engine"))],
+        gateway=_readable(GatewayTable, gateway) if isinstance(gateway, dict) else None,
+    )
+
+
+def _tables(value: Any) -> list[Any]:
+    return [table if isinstance(table, dict) else {} for table in value] if isinstance(value, list) else []
+
+
+def _readable(model: type[_TableT], raw: Mapping[str, Any]) -> _TableT:
+    """Return a table with its good fields alone; a needed one that is not good is `UNREAD`."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        bad = {item["loc"][0] for item in error.errors()}
+    good = {name: value for name, value in raw.items() if name in model.model_fields and name not in bad}
+    needed = {name: UNREAD for name, field in model.model_fields.items() if field.is_required()}
+    try:
+        # Nested tables become tables again; only UNREAD itself is against the rules.
+        whole = model.model_validate({**good, **{name: _STAND_IN for name in needed if name not in good}})
+    except ValidationError:
+        return model.model_construct(**needed)
+    return whole.model_copy(update={name: UNREAD for name in needed if name not in good})

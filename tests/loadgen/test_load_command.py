@@ -1,0 +1,196 @@
+"""`rackgate load`: one load to any endpoint, in words and as JSON."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rackgate.cli import main
+from rackgate.load import Arrival, Load
+from rackgate.loadgen.now import Now
+from rackgate.loadgen.progress import progress_text
+from rackgate.sample import Outcome, Sample
+
+FEW = ["--model", "m", "--requests", "24", "--output-tokens", "4", "--warmup", "1"]
+
+
+def command(capsys, *arguments):
+    status = main(["load", *arguments])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_the_five_numbers_and_the_instruments_error_are_told(reference, capsys):
+    status, out, _ = command(capsys, reference, *FEW, "--concurrency", "4")
+    assert status == 0
+    for words in ("24 ok", "ttft_ms p99", "one-sided 95%", "error_rate", "the instrument: sent", "exact"):
+        assert words in out
+    assert "power_w                     UNKNOWN" in out
+
+
+def test_json_holds_the_same(reference, capsys, tmp_path):
+    kept = tmp_path / "kept.parquet"
+    status, out, _ = command(
+        capsys,
+        reference + "/v1",
+        *FEW,
+        "--rate",
+        "200",
+        "--json",
+        "--slo-e2e-ms",
+        "9000",
+        "--samples",
+        str(kept),
+    )
+    said = json.loads(out)
+    assert (1, True, "scheduled") == (status, said["counters"]["reconciles"], said["origin"])
+    assert {"ok": 24} == said["counters"]["outcomes"]
+    assert ["UNKNOWN"] == [one["verdict"] for one in said["bounds"].values()]  # 24 cannot show a P99
+    assert kept.exists()
+
+
+def test_a_bound_that_is_broken_fails(reference, capsys):
+    status, out, _ = command(capsys, reference, *FEW, "--slo-ttft-ms", "0.001")
+    assert status == 1
+    assert "FAIL  ttft_p99 <= 0.001 ms" in out
+
+
+def test_the_knee_is_told_with_its_curve(reference, capsys):
+    status, out, _ = command(
+        capsys, reference, "--model", "m", "--requests", "80", "--output-tokens", "1", "--rate", "100",
+        "--most-rate", "200", "--slo-ttft-ms", "5000", "--find-knee", "--json",
+    )  # fmt: skip
+    knee = json.loads(out)
+    assert (0, "at_least", 200.0) == (status, knee["found"], knee["rate_per_s"])
+    assert [100.0, 200.0] == [probe["rate_per_s"] for probe in knee["probes"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--rate", "0"], "rate_per_s: 0 is not above 0"),
+        (["--requests", "0"], "--requests: 0 is below 1"),
+        (["--duration", "-1"], "--duration: -1 is not above 0"),
+        (["--concurrency", "0"], "concurrency: 0 is below 1"),
+        (["--prompt-tokens", "100", "--context-tokens", "50"], "exceed the model's context of 50"),
+        (["--trace", "absent.jsonl"], "absent.jsonl: cannot be read"),
+        (["--workload", "chat"], "no workload 'chat'; valid: assistant"),
+        (["--protocol", "grpc"], "unknown protocol 'grpc'"),
+        (["--api-key-env", "RACKGATE_NO_SUCH_KEY"], "RACKGATE_NO_SUCH_KEY is not set"),
+        (["--arrival", "gamma"], "gamma arrivals need --rate"),
+        (["--find-knee"], "--find-knee needs --slo-ttft-ms"),
+        (["--tokenizer", "absent.json"], "tokenizer absent.json"),
+    ],
+)
+def test_an_impossible_load_is_refused_before_the_first_request(reply, capsys, arguments, words):
+    server = reply(b"")
+    status, _, err = command(capsys, server.url, "--model", "m", *arguments)
+    assert (4, 0) == (status, server.connections)
+    assert words in err
+    assert all(line.startswith("rackgate load: ") for line in err.splitlines())
+
+
+def test_a_url_that_is_none_is_refused(capsys):
+    assert 4 == command(capsys, "ftp://x", "--model", "m")[0]
+
+
+def test_ctrl_c_keeps_what_was_measured(reference):
+    code = "import sys; from rackgate.cli import main; sys.exit(main(sys.argv[1:]))"
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            code,
+            "load",
+            reference,
+            "--model",
+            "m",
+            "--duration",
+            "60",
+            "--output-tokens",
+            "2",
+            "--json",
+            "--slo-ttft-ms",
+            "9000",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        start_new_session=True,
+    )
+    time.sleep(4.0)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    said = json.loads(out)
+    assert (2, True, True) == (process.returncode, said["interrupted"], said["counters"]["reconciles"]), err
+    assert said["counters"]["outcomes"]["ok"] > 0
+    assert ["UNKNOWN"] == [one["verdict"] for one in said["bounds"].values()]
+
+
+NOW = Now(
+    t_ns=30_000_000_000,
+    start_ns=10_000_000_000,
+    scheduled=80,
+    started=80,
+    dropped=2,
+    in_flight=5,
+    share_done=0.5,
+)
+
+
+def sample(outcome, wait_ms):
+    first = None if wait_ms is None else round(wait_ms * 1e6)
+    return Sample(
+        request_id="r",
+        engine="e",
+        load="l",
+        label="t",
+        outcome=outcome,
+        scheduled_ns=0,
+        sent_ns=0,
+        first_token_ns=first,
+    )
+
+
+def test_progress_says_where_the_load_stands():
+    load = Load(
+        name="l", prompt_tokens=1, output_tokens=1, arrival=Arrival.POISSON, rate_per_s=4.0, duration_s=40.0
+    )
+    recent = [
+        sample(Outcome.OK, 10),
+        sample(Outcome.OK, 20),
+        sample(Outcome.OK, 90),
+        sample(Outcome.REFUSED, None),
+    ]
+    text = progress_text(load, NOW, recent, over_s=1.0, rate_per_s=4.0)
+    assert text == (
+        "20 s, 20 s left | offered 4/s, achieved 4/s | in flight 5 | TTFT P50 20 ms, P99 90 ms"
+        " | errors 25.0% | 2 dropped"
+    )
+    assert "warming up" == progress_text(load, None, [], over_s=1.0, rate_per_s=4.0)
+
+
+def test_the_line_updates_on_a_terminal_only(reference, tmp_path):
+    from rackgate.loadgen.plan import Endpoint
+    from rackgate.loadgen.progress import ProgressLine
+    from rackgate.loadgen.running import start_load
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    load = Load(name="l", prompt_tokens=9, output_tokens=2, concurrency=2, duration_s=2.5, warmup_requests=0)
+    stream = Terminal()
+    with start_load(
+        load, [Endpoint(entity="e", url=reference, model="m")], label="t", samples_path=tmp_path / "x", seed=1
+    ) as running:
+        ProgressLine(stream).watch(running, load)
+        assert running.finish().reason is None
+    assert stream.getvalue().count("\n") == 0
+    assert "in flight 2" in stream.getvalue()
+    assert [] == [path.name for path in tmp_path.iterdir() if path.name.endswith(".now")]
