@@ -31,7 +31,7 @@ accept-real: $(STAMP)  ## install vLLM for the CPU and accept it with a tiny mod
 
 accept-docker: $(STAMP) system  ## staged acceptance of two containerised engines
 	PYTHON=$(BIN)/python sh tests/images/build.sh
-	$(BIN)/python -m pytest -m rack_acceptance --rack-target examples/docker-two-engines.toml $(ARGS)
+	$(BIN)/python -m pytest -m rack_acceptance --rack-target=examples/docker-two-engines.toml $(ARGS)
 
 test: $(STAMP) system  ## the project's own tests (ARGS='-m "not proof and not real_engine"' for the quick ones)
 	PYTHON=$(BIN)/python sh tests/images/build.sh

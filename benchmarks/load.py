@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,11 @@ from rackgate.loadgen.reference_server import Script
 
 HERE = Path(__file__).parent
 CLIENTS = HERE / "load_clients.py"
-PACED = {"concurrency": 100, "requests": 400, "tokens": 50}
+PACED = {"concurrency": 100, "requests": 300, "tokens": 50}
+UNEVEN = Script(ttft_ms=tuple(30.0 + 0.37 * (37 * index % 101) for index in range(101)))
+"""First tokens at many moments: else streams that were started together stay together, and how many reads
+one wake-up of the event loop takes depends on how fast a client starts, not on what a read costs."""
+
 SMALL = {"concurrency": 32, "requests": 3000, "tokens": 1}
 GOALS = (
     ("chunks: floor / ours", lambda of: of("floor", "chunks") / of("ours", "chunks"), "<=", 1.5),
@@ -73,12 +78,14 @@ def peer(python: str, name: str, url: str, *, concurrency: int, requests: int, t
 
 def aiperf_once(program: str, url: str, *, concurrency: int, requests: int, tokens: int) -> tuple[float, Any]:
     """Return the CPU seconds of one whole run of AIPerf with all its processes, and its exported records."""
+    tokenizer = os.environ.get("RACKGATE_TOKENIZER", ".cache/tiny-llama")  # its own one needs the network
     with tempfile.TemporaryDirectory() as folder:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
             [
                 program, "profile", "--model", "reference", "--url", url, "--endpoint-type", "chat",
-                "--streaming", "--tokenizer", "builtin", "--ui", "none", "--no-server-metrics",
+                "--streaming", "--tokenizer", str(Path(tokenizer).resolve()), "--ui", "none",
+                "--no-server-metrics",
                 "--no-gpu-telemetry", "--output-artifact-dir", folder, "--isl", "16", "--osl", str(tokens),
                 "--concurrency", str(concurrency), "--request-count", str(requests),
                 "--use-server-token-count", "--export-level", "records", "--random-seed", "1",
@@ -97,38 +104,48 @@ def aiperf(program: str, url: str, *, concurrency: int, requests: int, tokens: i
     shape = {"concurrency": concurrency, "tokens": tokens}
     short, _ = aiperf_once(program, url, requests=concurrency, **shape)
     long, records = aiperf_once(program, url, requests=requests + concurrency, **shape)
+    ahead_ns = time.time_ns() - time.perf_counter_ns()  # it stamps the start by wall time
     times = {}
     for record in records:
         about, found = record.get("metadata", {}), record.get("metrics", {}).get("time_to_first_token")
         if about.get("x_request_id") and found:
-            times[about["x_request_id"]] = (0, round(found["value"] * 1e6))
-    return {"cpu_s": max(long - short, 1e-9), "wall_s": 0.0, "times": times, "relative": True}
+            sent = about["request_start_ns"] - ahead_ns
+            times[about["x_request_id"]] = (sent, sent + round(found["value"] * 1e6))
+    return {"cpu_s": max(long - short, 1e-9), "wall_s": 0.0, "times": times}
 
 
 def errors_ms(times: dict[str, Any], stamps: dict[str, int]) -> list[float]:
     """Return reported TTFT - true TTFT of each request whose write was stamped."""
-    return [
-        (first - sent) / 1e6 - (stamps[name] - sent) / 1e6
-        for name, (sent, first) in times.items()
-        if name in stamps and sent
-    ]
+    return [(first - stamps[name]) / 1e6 for name, (_, first) in times.items() if name in stamps]
+
+
+def has(python: str, module: str) -> bool:
+    """Return whether an interpreter is there and can import a module."""
+    if not Path(python).exists():
+        return False
+    command = [python, "-c", f"import {module}"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def peers_of(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a function for each client that is installed, and why the others are left out."""
     found: dict[str, Any] = {"ours": ours}
     missing: dict[str, str] = {}
-    for name, module in (("floor", ""), ("aiohttp", "aiohttp"), ("httpx", "httpx"), ("httpx-aiohttp", "httpx_aiohttp")):
-        if module and subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, check=False).returncode:
+    folder = Path(os.environ.get("RACKGATE_AIPERF_VENV", ".cache/aiperf"))
+    for name, module in (
+        ("floor", "json"), ("aiohttp", "aiohttp"), ("httpx", "httpx"), ("httpx-aiohttp", "httpx_aiohttp")
+    ):  # fmt: skip
+        pythons = [sys.executable, str(folder / "bin" / "python")]
+        python = next((one for one in pythons if has(one, module)), None)
+        if python is None:
             missing[name] = f"{module} is not installed"
         else:
-            found[name] = lambda url, name=name, **shape: peer(sys.executable, name, url, **shape)
+            found[name] = lambda url, name=name, python=python, **shape: peer(python, name, url, **shape)
     python = Path(os.environ.get("RACKGATE_VLLM_VENV", ".venv-vllm")) / "bin" / "python"
     if python.exists():
         found["vllm"] = lambda url, **shape: peer(str(python), "vllm", url, **shape)
     else:
         missing["vllm"] = "no RACKGATE_VLLM_VENV"
-    folder = Path(os.environ.get("RACKGATE_AIPERF_VENV", ".cache/aiperf"))
     if options.aiperf and not (folder / "bin" / "aiperf").exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         subprocess.run([str(folder / "bin" / "pip"), "install", "--quiet", "aiperf"], check=False)
@@ -142,13 +159,18 @@ def peers_of(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
     return found, missing
 
 
-def one_round(clients: dict[str, Any], results: dict[str, dict[str, list[float]]], missing: dict[str, str]) -> None:
+def one_round(
+    clients: dict[str, Any], results: dict[str, dict[str, list[float]]], missing: dict[str, str]
+) -> None:
     for name, client in list(clients.items()):
         try:
-            for kind, shape, script in (("chunks", PACED, Script()), ("requests", SMALL, Script(ttft_ms=(0.0,)))):
+            for kind, shape, script in (
+                ("chunks", PACED, UNEVEN),
+                ("requests", SMALL, Script(ttft_ms=(0.0,))),
+            ):
                 with reference_server(script) as url:
                     measured = client(url, **shape)
-                    with urllib.request.urlopen(f"{url}/stamps", timeout=10) as answer:
+                    with urllib.request.urlopen(f"{url}/stamps", timeout=10) as answer:  # noqa: S310 - our own server
                         stamps = json.load(answer)
                 amount = shape["requests"] * (shape["tokens"] if kind == "chunks" else 1)
                 results.setdefault(name, {}).setdefault(kind, []).append(amount / measured["cpu_s"])
@@ -165,7 +187,9 @@ def one_round(clients: dict[str, Any], results: dict[str, dict[str, list[float]]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="")
     parser.add_argument("--aiperf", action="store_true")
@@ -177,11 +201,16 @@ def main() -> int:
         print(f"round {number + 1} of {options.rounds}: {', '.join(clients)}", file=sys.stderr, flush=True)
         one_round(clients, results, missing)
     medians = {
-        name: {kind: statistics.median(values) for kind, values in kinds.items()} for name, kinds in results.items()
+        name: {kind: statistics.median(values) for kind, values in kinds.items()}
+        for name, kinds in results.items()
     }
-    print(f"{'client':<16}{'chunks / CPU s':>16}{'requests / CPU s':>18}{'TTFT error P50':>16}{'P99 (ms)':>10}")
+    print(
+        f"{'client':<16}{'chunks / CPU s':>16}{'requests / CPU s':>18}{'TTFT error P50':>16}{'P99 (ms)':>10}"
+    )
     for name, kinds in medians.items():
-        shown = (f"{kinds['error_p50']:.2f}", f"{kinds['error_p99']:.2f}") if "error_p50" in kinds else ("-", "-")
+        shown = (
+            (f"{kinds['error_p50']:.2f}", f"{kinds['error_p99']:.2f}") if "error_p50" in kinds else ("-", "-")
+        )
         print(f"{name:<16}{kinds['chunks']:>16.0f}{kinds['requests']:>18.0f}{shown[0]:>16}{shown[1]:>10}")
     ratios = ratios_of(results)
     for text, ratio, op, goal in ratios:
@@ -189,7 +218,9 @@ def main() -> int:
         print(f"{text:<26}{ratio:6.2f}  goal {op} {goal:g}  {'met' if met else 'NOT MET'}")
     for name, why in missing.items():
         print(f"left out: {name}: {why}")
-    print(f"load average before: {load_before:.2f}, cores: {os.cpu_count()}, median of {options.rounds} rounds")
+    print(
+        f"load average before: {load_before:.2f}, cores: {os.cpu_count()}, median of {options.rounds} rounds"
+    )
     write(medians, ratios, missing, options.rounds, load_before)
     return 0
 

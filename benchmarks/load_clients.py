@@ -50,9 +50,11 @@ class Bare(asyncio.Protocol):
         self.transport: Any = None
 
     def connection_made(self, transport: Any) -> None:
+        """Keep what writes."""
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
+        """Stamp, keep, and see whether that was the end."""
         self.reads.append((perf_counter_ns(), data))
         if data.endswith(b"0\r\n\r\n") and self.done is not None:
             self.done.set_result(None)
@@ -115,9 +117,8 @@ async def plain_aiohttp(url: str, tokens: int) -> tuple[Any, Times]:
 async def plain_httpx(url: str, tokens: int, *, transport: Any = None) -> tuple[Any, Times]:
     import httpx
 
-    client = httpx.AsyncClient(
-        timeout=None, limits=httpx.Limits(max_connections=None), transport=transport, trust_env=False
-    )
+    limits = httpx.Limits(max_connections=None)
+    client = httpx.AsyncClient(timeout=600.0, limits=limits, transport=transport, trust_env=False)
     times: Times = {}
 
     async def one(index: int) -> None:
@@ -149,7 +150,8 @@ async def vllm(url: str, tokens: int) -> tuple[Any, Times]:
     )
 
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60), timeout=aiohttp.ClientTimeout(total=None)
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+        timeout=aiohttp.ClientTimeout(total=None),
     )
     times: Times = {}
 

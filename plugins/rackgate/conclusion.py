@@ -105,7 +105,7 @@ class Conclusion:
         about = {
             "headline": self._headline,
             "scope": self._end["scope_text"],
-            "grade": run.target.grade,
+            "grade": run.grade,
             "profile": run.profile,
             "run_id": run.run_id,
         }
@@ -135,7 +135,7 @@ class Conclusion:
         terminalreporter.section("rackgate")
         colour = "green" if self._end["accepted"] else "yellow" if self._end["exit_status"] == 0 else "red"
         write(self._headline, bold=True, **{colour: True})
-        write(f"{scope_text(run.ledger)}; evidence grade: {run.target.grade.upper()}")
+        write(f"{scope_text(run.ledger)}; evidence grade: {run.grade.upper()}")
         if run.partial_why:
             write(f"partial run ({', '.join(run.partial_why)}): never certifiable", yellow=True)
         for line in (*self._stage_lines(), *run.notes):

@@ -47,18 +47,24 @@ class Ledger:
     planned: dict[str, Check] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+    silent_checks: set[str] = field(default_factory=set)
     gates: list[Gate] = field(default_factory=list)
 
     def plan(self, check: Check) -> None:
         """Note that a check was asked."""
         self.planned[check.id] = check
 
-    def enter(self, check: Check, verdict: Verdict, skipped: str = "") -> Gate | None:
+    def enter(
+        self, check: Check, verdict: Verdict, skipped: str = "", *, answered: bool = True
+    ) -> Gate | None:
         """Note a verdict (`skipped` is gated, declared or not_assessed); return the gate that it closes.
 
         A check that is judged twice keeps the worse verdict: trying again does not make it right.
+        `answered` is False where what was asked gave no sign of life: that is no test of it.
         """
         self.planned.setdefault(check.id, check)
+        if not answered:
+            self.silent_checks.add(check.id)
         self.verdicts[check.id] = worst((verdict, self.verdicts.get(check.id, verdict)))
         if skipped:
             self.skipped[check.id] = skipped
@@ -148,13 +154,27 @@ class Ledger:
         return frozenset(bad)
 
     def tested(self) -> frozenset[str]:
-        """Return the units that some check was really run on, by itself or as a part; selfcheck is none."""
-        entities = {
-            check.entity
+        """Return the units that some check was really run on, by itself or as a part; selfcheck is none.
+
+        What stands on an engine that never answered was not tested, whatever else can be said of it.
+        """
+        entities = {check.entity for check in self._run_checks() if check.id not in self.silent_checks}
+        reached = {unit for entity in entities for unit in self._units_behind(entity)}
+        return frozenset(reached - self.silent())
+
+    def silent(self) -> frozenset[str]:
+        """Return the units behind engines that were asked and never answered."""
+        asked = [check for check in self._run_checks() if check.slo.scope is Scope.ENGINE]
+        answered = {check.entity for check in asked if check.id not in self.silent_checks}
+        mute = {check.entity for check in asked} - answered
+        return frozenset(unit for entity in mute for unit in self._units_behind(entity))
+
+    def _run_checks(self) -> list[Check]:
+        return [
+            check
             for check_id, check in self.planned.items()
             if check_id in self.verdicts and check_id not in self.skipped and check.slo.stage != "selfcheck"
-        }
-        return frozenset(unit for entity in entities for unit in self._units_behind(entity))
+        ]
 
     def _units_behind(self, entity: str) -> frozenset[str]:
         members = members_of(entity, self.target)

@@ -90,7 +90,8 @@ class Load:
     `trace` is a file of requests in a public format; with the arrival `trace` its times are kept, sped up
     by `trace_speed`, else only its requests. With `turns` above 1 each arrival is a conversation of so
     many requests, each with all that was said before it, `think_s` after the answer. The first
-    `shared_prefix_tokens` of a prompt are one of `shared_prefixes` texts.
+    `shared_prefix_tokens` of a prompt are one of `shared_prefixes` texts. With `same_prompt` every
+    request is the first one again, which finds out who caches answers.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Load:
     trace_format: str = "auto"
     trace_speed: float = 1.0
     trace_requests: int | None = None
+    same_prompt: bool = False
     context_tokens: int | None = None
     tokenizer: str | None = None
 

@@ -69,7 +69,12 @@ def _interval(measurement: Measurement) -> str:
 def scope_text(ledger: Ledger) -> str:
     """Return what was tested of what is declared: `tested 3 of 4 cards on 2 nodes; excluded: node1/gpu1`."""
     tested = ledger.tested()
-    reasons = {unit: "not reached" for unit in ledger.units if unit not in tested}
+    silent = ledger.silent()
+    reasons = {
+        unit: "never answered" if unit in silent else "not reached"
+        for unit in ledger.units
+        if unit not in tested
+    }
     reasons.update(ledger.left_out)
     declared = len(ledger.units) + len(ledger.left_out)
     nodes = {unit.split("/")[0] for unit in (*ledger.units, *ledger.left_out) if "/" in unit}
@@ -104,7 +109,7 @@ def headline(ledger: Ledger, *, complete: bool, partial: bool, other_failures: i
         return f"NOT ACCEPTED: {_why_not(ledger, counts, other_failures, not_checked)}"
     total = sum(counts.values())
     begin = "ACCEPTED"
-    if counts["not_assessed"]:
+    if counts["not_assessed"] or counts["declared"]:
         begin = f"ACCEPTED WITHIN SCOPE {ledger.target.vantage}, {ledger.judged} of {total} rows"
     if partial:
         return f"PARTIAL RUN, nothing to certify: {ledger.judged} checks asked and met"

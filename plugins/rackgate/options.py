@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +25,7 @@ __all__ = [
     "is_active",
     "is_dry",
     "marker_expression",
+    "misread_paths",
     "resolve_options",
 ]
 
@@ -84,6 +87,11 @@ OPTIONS = (
     Option(name="seed", metavar="N", default="1", help="seed of every prompt and arrival"),
     Option(name="scenario", metavar="NAME", default="healthy", help="what is wrong with the simulated rack"),
     Option(
+        name="host-root",
+        metavar="DIR",
+        help="a folder that stands in for every node's host, DIR/NODE where there is one: graded simulated",
+    ),
+    Option(
         name="stop-on-fail",
         metavar="",
         help="end at the first stage with a blocker that is not met",
@@ -107,6 +115,7 @@ class Options:
     out: str
     seed: int
     scenario: str
+    host_root: str
     stop_on_fail: bool
     values: Mapping[str, str]
     origins: Mapping[str, str]
@@ -211,6 +220,7 @@ def resolve_options(config: pytest.Config) -> tuple[Options, list[str]]:
         out=values["out"],
         seed=seed or 0,
         scenario=values["scenario"],
+        host_root=values["host-root"],
         stop_on_fail=stop in _TRUE,
         values=values,
         origins=origins,
@@ -227,6 +237,40 @@ def _resolve(option: Option, config: pytest.Config) -> tuple[str, str]:
     if config.getini(option.ini):
         return str(config.getini(option.ini)), f"ini {option.ini}"
     return option.default, "default"
+
+
+def misread_paths(config: pytest.Config) -> list[str]:
+    """Return one line for each value that made pytest read another ini file than without it.
+
+    Before it knows any option of ours, pytest takes a value that stands alone and is a path for a
+    folder of tests, and looks for its ini file there: the project's own would silently not count.
+    """
+    from _pytest.config.findpaths import determine_setup
+
+    given = [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *map(str, config.invocation_params.args)]
+    alone = {
+        value: option.cli
+        for option in OPTIONS
+        for name, value in itertools.pairwise(given)
+        if name == option.cli and not option.flag and Path(value).exists()
+    }
+    if not alone or config.getoption("inifilename", None):
+        return []
+    _, ini, _, _ = determine_setup(
+        inifile=None,
+        override_ini=None,
+        args=[*config.args] if config.args_source is pytest.Config.ArgsSource.ARGS else [],
+        rootdir_cmd_arg=None,
+        invocation_dir=config.invocation_params.dir,
+    )
+    if ini == config.inipath:
+        return []
+    read, lost = (f"{path}" if path else "no ini file" for path in (config.inipath, ini))
+    return [
+        f"{name} {value}: pytest took the path for its own and reads {read} instead of {lost}:"
+        f" write {name}={value}"
+        for value, name in alone.items()
+    ]
 
 
 def _list(value: str) -> tuple[str, ...]:

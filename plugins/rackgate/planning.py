@@ -11,11 +11,29 @@ if TYPE_CHECKING:
 
     from rackgate.target import EngineSpec, Target
 
-__all__ = ["CONDITIONS", "entities_of", "members_of", "not_asked", "pair_name", "pairs_of", "plan_checks"]
+__all__ = [
+    "CONDITIONS",
+    "HOST_METRICS",
+    "entities_of",
+    "members_of",
+    "not_asked",
+    "pair_name",
+    "pairs_of",
+    "plan_checks",
+]
 
 CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel")
 """What a row's `applies_to` may ask."""
 
+HOST_METRICS = frozenset(
+    {
+        *("clock_offset_s", "host_failures", "host_outliers", "host_warnings"),
+        *("xids_failed", "xids_since_boot", "xids_warned"),
+    }
+)
+"""What is asked of a node's own host, and only where the target gives a way into it."""
+
+_LEAST_PEERS = 3
 _VANTAGES = ("endpoint", "tenant", "operator")
 
 
@@ -71,7 +89,7 @@ def plan_checks(target: Target, slos: Iterable[Slo], stages: Sequence[str] = STA
     for row in sorted(rows, key=lambda row: STAGES.index(row.stage)):
         absent, unseen = _absent(row, target), _unseen(row, target)
         if absent:
-            # What cannot be seen from here may well be there: the declaration is the tester's, not the rack's.
+            # What cannot be seen from here may well be there: only the vantage speaks.
             absent = "" if unseen else absent
             checks.append(Check(slo=row, entity="rack", declared_absent=absent, not_assessed=unseen))
             continue
@@ -99,11 +117,23 @@ def _absent(row: Slo, target: Target) -> str:
 
 
 def _unused(row: Slo, entity: str, target: Target) -> str:
-    """Say that a card takes part in no load, where the engines of the target do name their cards."""
+    """Say that a card takes part in no load, where the engines of the target do name their cards.
+
+    Of a node, say that its host cannot be asked from here, where the row is about its host.
+    """
+    if row.metric in HOST_METRICS and row.scope is Scope.NODE:
+        return _host_closed(row.metric, entity, target)
     used = {card for engine in target.engines for card in engine.cards}
     if row.load is None or row.scope is not Scope.CARD or not used or entity in used:
         return ""
     return "declared: no engine of the target uses this card"
+
+
+def _host_closed(metric: str, entity: str, target: Target) -> str:
+    access = next((node.access for node in target.nodes if node.name == entity), None)
+    if access is None or access.reaches_host or (metric.startswith("xids_") and access.kernel_log):
+        return ""
+    return f"target {target.name} declares no way into the host of {entity} ([node.telemetry] local or ssh)"
 
 
 def _stage_absent(stage: str, target: Target) -> str:
@@ -123,6 +153,10 @@ def _stage_absent(stage: str, target: Target) -> str:
 def _row_absent(row: Slo, target: Target) -> str:
     if row.metric.startswith("gateway_") and target.gateway is None:
         return f"target {target.name} declares no gateway"
+    if row.metric == "temperature_deviation_c" and len(target.cards) < _LEAST_PEERS:
+        return f"target {target.name} declares too few cards: one is compared with at least two others"
+    if row.metric == "host_outliers" and sum(node.access.reaches_host for node in target.nodes) < 2:
+        return f"target {target.name} declares no way into two hosts: nothing to compare"
     if not entities_of(row.scope, target):
         return f"target {target.name} declares no {row.scope}s"
     return ""

@@ -8,6 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
+from rackgate.telemetry.card_probes import (
+    CARD_PROBES,
+    probe_events,
+    probe_fabric,
+    probe_hosts,
+    probe_readings,
+)
 from rackgate.telemetry.reading import REQUIRED
 
 if TYPE_CHECKING:
@@ -17,14 +24,17 @@ if TYPE_CHECKING:
     from rackgate.engines.probe import EngineProbe
     from rackgate.site import Site
     from rackgate.target import EngineSpec, Node, Target
+    from rackgate.telemetry.assembly import TelemetryPlan
+    from rackgate.telemetry.host import Fact
     from rackgate.telemetry.reading import Reading
 
-__all__ = ["probe_cards", "probe_engines", "probe_gateway"]
+__all__ = ["probe_cards", "probe_engines", "probe_gateway", "probe_nodes"]
 
 Probes = dict[tuple[str, str], Measurement]
 
 _DEADLINE_S = 15.0
 _POLLS = 3
+_HOST_DEADLINE_S = 5.0
 
 
 def probe_engines(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
@@ -103,7 +113,7 @@ def probe_gateway(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
 
 
 def probe_cards(target: Target) -> Probes:
-    """Return whether each card is listed by its node's exporter and gives the required signals."""
+    """Return whether each card is listed by its node's exporter, gives the required signals, and is sound."""
     import httpx
 
     found: Probes = {}
@@ -113,7 +123,56 @@ def probe_cards(target: Target) -> Probes:
             for card in node.cards:
                 mine = [one for one in readings if one.entity == card.name]
                 found.update(_card_measurements(card.name, mine))
+                found.update(_soundness(card.name, mine))
+            found.update(probe_fabric(readings, {card.name: node.name for card in node.cards}))
     return found
+
+
+def _soundness(card: str, readings: list[Reading]) -> Probes:
+    """Return what the counters of one card say; where the card is silent, each of them says why."""
+    found = probe_readings(readings, [card])
+    if any(one.value is not None for one in readings):
+        return found
+    first = readings[0]
+    for name, (unit, _) in CARD_PROBES.items():
+        nothing = missing(name, card, unit, first.reason or Reason.ABSENT, first.detail)
+        found.setdefault((name, card), nothing)
+    return found
+
+
+def probe_nodes(target: Target) -> Probes:
+    """Return what the host of each node that can be asked says of itself, and its kernel's log."""
+    from rackgate.telemetry.assembly import plan_of
+
+    plan = plan_of(target)
+    facts: dict[str, dict[str, Fact]] = {}
+    found: Probes = {}
+    with ThreadPoolExecutor(max_workers=32) as pool:
+        for node, known, events in pool.map(lambda node: _look_into(node, plan), target.nodes):
+            found.update(events)
+            if known is not None:
+                facts[node.name] = known
+    return found | probe_hosts(facts, {node.name: len(node.cards) for node in target.nodes})
+
+
+def _look_into(node: Node, plan: TelemetryPlan) -> tuple[Node, dict[str, Fact] | None, Probes]:
+    """Return the facts of a node's host and what its kernel's log says; None and nothing if closed."""
+    from rackgate.telemetry.assembly import kernel_log_of, runner_of
+    from rackgate.telemetry.host import read_host
+
+    access = plan.access(node.name)
+    runner, log = runner_of(node.name, access, plan), kernel_log_of(node, access, plan)
+    known, events = None, {}
+    if runner is not None:
+        known = read_host(runner, _HOST_DEADLINE_S)
+        runner.close()
+    if log is not None:
+        now_ns = time.perf_counter_ns()
+        for _ in range(2):  # a message that was cut by the end of the first look is whole in the second
+            log.poll()
+        events = probe_events({node.name: log.book}, {node.name: log.problem}, now_ns)
+        log.close()
+    return node, known, events
 
 
 def _best_poll(client: httpx.Client, node: Node) -> list[Reading]:

@@ -29,6 +29,8 @@ __all__ = ["Recorder"]
 _TEXT_BYTES = 262_144
 _TRACEBACK_BYTES = 8_192
 _WARNED = "rack_warned"
+_QUIET = -1
+"""`-q`: fewer lines per test, but a run of hours still says what it does; `-qq` is silent."""
 
 
 @dataclass(eq=False)
@@ -68,7 +70,7 @@ class Recorder:
 
     def pytest_sessionstart(self) -> None:
         """Let long measurements say what they are doing."""
-        if self._config.get_verbosity() >= 0:
+        if self._config.get_verbosity() >= _QUIET:
             self._run.on_progress = self._say
 
     def _say(self, text: str) -> None:
@@ -103,7 +105,8 @@ class Recorder:
             )
         ]
         if target.grade == "simulated":
-            lines.append(f"rackgate: SIMULATED rack, scenario {options.scenario}: never valid for sign-off")
+            scenario = f", scenario {options.scenario}" if target.made_here else ""
+            lines.append(f"rackgate: SIMULATED rack{scenario}: never valid for sign-off")
         if options.shown():
             lines.append(f"rackgate: {', '.join(options.shown())}")
         if run.ledger.left_out:

@@ -19,6 +19,7 @@ from rackgate.metrics.metric import measure
 from rackgate.planning import members_of
 from rackgate.record import Record, RecordLog
 from rackgate.slo import Op, Scope, Slo
+from rackgate.target import GRADES
 from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ FIVE_NUMBERS = (
     ("request_throughput", "value"),
 )
 """Throughput (in tokens and in requests), P99, error rate, power, temperature: (metric, statistic)."""
+
+
+_NO_SIGN = (Reason.UNREACHABLE, Reason.DIED, Reason.ABSENT)
 
 
 class FolderInUse(Exception):
@@ -79,6 +83,7 @@ class Run:
         self.ledger = ledger
         self.redactor = redactor
         self.seed = seed
+        self.grade = target.grade
         self.instrument_handicap = ""
         self.partial_why: tuple[str, ...] = ()
         self.measured: dict[str, str] = {}
@@ -130,6 +135,12 @@ class Run:
         """Record anything that is worth a line."""
         self.record("event", event=name, text=text)
 
+    def lower_grade(self, grade: str, text: str) -> None:
+        """Record that the evidence is worth less than the target declares, and why; it never rises."""
+        if GRADES.index(grade) < GRADES.index(self.grade):
+            self.grade = grade
+            self.record("event", event="grade", text=text, grade=grade)
+
     def open(self, *, stages: tuple[str, ...], facts: Mapping[str, Any]) -> None:
         """Make the folder and write the first record: what was asked, of what, with which files."""
         acceptance = self.acceptance
@@ -177,7 +188,7 @@ class Run:
         message = verdict_message(check, measurement, judgement)
         self._verdict(check, measurement, judgement, message)
         self.measured[check.id] = f"{number(measurement.value, check.slo.unit)} ({judgement.verdict})"
-        gate = self.ledger.enter(check, judgement.verdict)
+        gate = self.ledger.enter(check, judgement.verdict, answered=_answered(check, measurement))
         if gate is not None:
             what = gate.entity or "later stages"
             self.record(
@@ -240,7 +251,12 @@ class Run:
         if self._log is None:
             raise NotOpen("the run has not begun")
         self.record(
-            "end", records=self._log.seq, digest=self._log.digest(), duration_s=self.elapsed_s, **payload
+            "end",
+            grade=self.grade,
+            records=self._log.seq,
+            digest=self._log.digest(),
+            duration_s=self.elapsed_s,
+            **payload,
         )
         self._log.close()
 
@@ -256,6 +272,13 @@ class Run:
     ) -> None:
         entry = verdict_entry(check, measurement, judgement, self.definition(check.slo.metric))
         self.record("verdict", **entry, skipped=skipped, gated_by=gated_by, message=message)
+
+
+def _answered(check: Check, measurement: Measurement) -> bool:
+    """Return whether what was asked gave a sign of life: an engine that refuses connections gives none."""
+    if measurement.value is None:
+        return measurement.reason not in _NO_SIGN
+    return bool(measurement.value) or check.slo.metric != "engine_reachable"
 
 
 def _say_nothing(text: str) -> None:

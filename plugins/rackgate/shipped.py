@@ -59,8 +59,8 @@ def _endpoint(url: str, model: str) -> Target:
     from rackgate.config.target_file import endpoint_target
 
     if not model:
-        raise ConfigError([f"--rack-target {url}: --rack-model is needed: a result belongs to a model"])
+        raise ConfigError([f"--rack-target={url}: --rack-model is needed: a result belongs to a model"])
     try:
         return endpoint_target(url, model, source=url)
     except ValueError as error:
-        raise ConfigError([f"--rack-target {url}: {error}"]) from error
+        raise ConfigError([f"--rack-target={url}: {error}"]) from error

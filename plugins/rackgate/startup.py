@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,7 +19,7 @@ from rackgate.config.acceptance_file import load_acceptance
 from rackgate.config.problems import ConfigError, nearest
 from rackgate.junit import JUnit
 from rackgate.ledger import Ledger
-from rackgate.options import Options, is_dry, resolve_options
+from rackgate.options import Options, is_dry, misread_paths, resolve_options
 from rackgate.planning import plan_checks
 from rackgate.recorder import Recorder
 from rackgate.redaction import Redactor, secret_values
@@ -64,7 +64,7 @@ def prepare(config: pytest.Config) -> Session:
     registry = _registry(config)
     config.stash[OPTIONS], config.stash[REGISTRY] = options, registry
     folder = _folder(options)
-    problems += [*_bad_stages(options), *_bad_folder(folder)]
+    problems += [*misread_paths(config), *_bad_stages(options), *_bad_folder(folder)]
     selection = _told(problems, lambda: _selection(config, options))
     target, path = selection.target if selection else None, Path(options.slo) if options.slo else None
     acceptance = _told(
@@ -143,7 +143,7 @@ def simulated_settings(options: Options) -> RackSettings:
         settings = RackSettings(nodes=nodes, cards=cards, scenario=options.scenario, seed=options.seed)
         chosen_scenario(settings)
     except ValueError as error:
-        raise ConfigError([f"--rack-target {options.target}: {error}"]) from error
+        raise ConfigError([f"--rack-target={options.target}: {error}"]) from error
     return settings
 
 
@@ -187,7 +187,7 @@ def _bad_folder(folder: Path) -> list[str]:
 
 def _selection(config: pytest.Config, options: Options) -> Selection:
     """Return the rack's facts, narrowed to what is asked; raises `ConfigError`."""
-    target: Target = config.hook.pytest_rack_target(config=config)
+    target: Target = _with_host_root(config.hook.pytest_rack_target(config=config), options.host_root)
     unknown, known = unknown_entities(target, (*options.only, *options.exclude))
     if unknown:
         raise ConfigError(
@@ -199,8 +199,27 @@ def _selection(config: pytest.Config, options: Options) -> Selection:
     return selection
 
 
+def _with_host_root(target: Target, folder: str) -> Target:
+    """Return the target with a folder in place of its hosts: what is then seen is no hardware's."""
+    if not folder:
+        return target
+    root = Path(folder).absolute()
+    if not root.is_dir():
+        raise ConfigError([f"--rack-host-root={folder}: no such folder"])
+    if not target.nodes:
+        raise ConfigError([f"--rack-host-root={folder}: target {target.name} declares no node"])
+    nodes = []
+    for node in target.nodes:
+        own = root / node.name
+        access = replace(node.access, root=str(own if own.is_dir() else root), kernel_log=None)
+        nodes.append(replace(node, access=access))
+    return replace(target, nodes=tuple(nodes), grade="simulated")
+
+
 def _secrets(target: Target) -> list[str]:
     names = [engine.api_key_env for engine in target.engines]
+    controllers = [node.access.redfish for node in target.nodes if node.access.redfish]
+    names += [one.password_env for one in controllers]
     names.append(target.gateway.api_key_env if target.gateway else None)
     declared = [os.environ[name] for name in names if name and os.environ.get(name)]
     return [*declared, *secret_values(os.environ)]

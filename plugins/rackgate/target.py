@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["GRADES", "BatchSystem", "Card", "EngineSpec", "Gateway", "Member", "Node", "Prices", "Target"]
+__all__ = [
+    "GRADES",
+    "BatchSystem",
+    "Card",
+    "EngineSpec",
+    "Gateway",
+    "Member",
+    "Node",
+    "NodeAccess",
+    "Prices",
+    "Redfish",
+    "Target",
+]
 
 GRADES = ("simulated", "unproven", "cpu", "accelerator")
 """What evidence can be worth, the least first."""
@@ -27,12 +39,51 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Redfish:
+    """A node's management controller. The variables named hold user and password of a read-only role.
+
+    `ca_file` signed the controller's certificate, `pinned_file` is that very certificate.
+    """
+
+    url: str
+    user_env: str
+    password_env: str
+    session: bool = True
+    ca_file: str | None = None
+    pinned_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAccess:
+    """How one node may be asked beyond its exporter.
+
+    `cards` says where its cards' signals come from, None for the exporter if one is declared. `ssh` is
+    what one would give to `ssh`, `local` says that the node is this machine, `sudo` that `sudo -n` may
+    be tried. `root` is a folder that stands in for the machine.
+    """
+
+    cards: str | None = None
+    ssh: str | None = None
+    local: bool = False
+    sudo: bool = False
+    root: str | None = None
+    kernel_log: str | None = None
+    redfish: Redfish | None = None
+
+    @property
+    def reaches_host(self) -> bool:
+        """Whether files and commands of the host can be had."""
+        return self.local or self.ssh is not None or self.root is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One machine with its cards; `exporter_url` is its dcgm-exporter's metrics page."""
 
     name: str
     cards: tuple[Card, ...] = ()
     exporter_url: str | None = None
+    access: NodeAccess = field(default_factory=NodeAccess)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +160,8 @@ class Target:
 
     `vantage` says what the tester can see (`operator`, `tenant` or `endpoint`); `may_break` names the
     kinds of fault that the owner allows; `grade` is what the evidence is worth (one of `GRADES`) and
-    follows from the engines: `unproven` where nothing shows what hardware answers.
+    follows from the engines: `unproven` where nothing shows what hardware answers. `prometheus_url` is a
+    server that scrapes the nodes' exporters already; `ssh_config` is given to `ssh -F`.
     """
 
     name: str
@@ -122,6 +174,8 @@ class Target:
     prices: Prices | None = None
     vantage: str = "operator"
     may_break: tuple[str, ...] = ()
+    prometheus_url: str | None = None
+    ssh_config: str | None = None
     source: str = ""
 
     @property

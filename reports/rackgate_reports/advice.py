@@ -37,9 +37,9 @@ def next_step(run: RunEvidence, trouble: Trouble) -> tuple[str, str]:
         words = "Repair the cause, then test again what was repaired."
     entities = [row.entity for row in trouble.rows if row.entity not in ("rack", "gateway", "")]
     parts = _command(run)
-    parts += ["--rack-stage", trouble.stage]
+    parts.append(f"--rack-stage={trouble.stage}")
     if 0 < len(entities) <= 4 and all("+" not in entity for entity in entities):
-        parts += ["--rack-only", ",".join(entities)]
+        parts.append(f"--rack-only={','.join(entities)}")
     return words, shlex.join(parts)
 
 
@@ -49,17 +49,22 @@ def repeat_command(run: RunEvidence) -> str:
 
 
 def _command(run: RunEvidence) -> list[str]:
+    """Return the words; `=` joins option and file: pytest takes a path that stands alone for its own."""
     target = run.run.get("target")
     target = target if isinstance(target, dict) else {}
-    source = target.get("source")
+    source = str(target.get("source") or "")
     nodes = [node for node in target.get("nodes") or () if isinstance(node, dict)]
-    if run.run.get("grade") == "simulated" and not str(source).endswith(".toml"):
+    if run.run.get("scenario"):
         source = f"sim:{len(nodes)}x{len(nodes[0].get('cards') or ())}" if nodes else "sim"
-    parts = ["pytest", "-m", "rack_acceptance"]
-    for option, value in (
-        ("--rack-target", source),
-        ("--rack-profile", run.run.get("profile")),
-        ("--rack-scenario", run.run.get("scenario")),
-    ):
-        parts += [option, str(value)] if value else []
-    return parts
+    acceptance = run.run.get("acceptance")
+    files = (acceptance.get("files") if isinstance(acceptance, dict) else None) or ()
+    own = [str(file) for file in files if not str(file).startswith("shipped ")]
+    options = {
+        "--rack-target": source,
+        "--rack-model": target.get("model") if source.startswith(("http://", "https://")) else None,
+        "--rack-slo": own[-1] if own else None,
+        "--rack-profile": run.run.get("profile"),
+        "--rack-scenario": run.run.get("scenario"),
+    }
+    given = [f"{option}={value}" for option, value in options.items() if value]
+    return ["pytest", "-m", "rack_acceptance", *given]

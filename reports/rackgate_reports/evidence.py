@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackgate.record import SCHEMA
+from rackgate.target import GRADES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,6 +52,15 @@ class RunEvidence:
     def end(self) -> Mapping[str, Any] | None:
         """The last record; None for a run that was interrupted."""
         return self.of("end")[-1] if self.of("end") else None
+
+    @property
+    def grade(self) -> str:
+        """What the evidence is worth: the least that any record says; a run cannot be worth more later."""
+        said = [self.run.get("grade"), *(event.get("grade") for event in self.of("event"))]
+        said += [self.end.get("grade")] if self.end else []
+        told = [str(grade) for grade in said if grade]
+        known = [grade for grade in GRADES if grade in told]
+        return known[0] if known else told[0] if told else ""
 
     @property
     def checks(self) -> tuple[Mapping[str, Any], ...]:

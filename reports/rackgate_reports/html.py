@@ -65,11 +65,7 @@ def render_html(run: RunEvidence) -> str:
             _footer(run),
         )
     )
-    grade = (
-        ""
-        if run.run.get("grade") == "accelerator"
-        else f"{GRADES.get(str(run.run.get('grade')), ('UNKNOWN GRADE',))[0]} · "
-    )
+    grade = "" if run.grade == "accelerator" else f"{GRADES.get(run.grade, ('UNKNOWN GRADE',))[0]} · "
     return _document(f"{grade}{headline.word}: {_name(run)}", body)
 
 

@@ -32,7 +32,7 @@ __all__ = [
 
 def hero(run: RunEvidence, headline: Headline, rows: Sequence[CheckRow]) -> str:
     """Return what must be read first: grade, verdict, scope, warnings, counts."""
-    grade = str(run.run.get("grade") or "")
+    grade = run.grade
     word, worth = GRADES.get(grade, ("UNKNOWN GRADE", "The run did not record what its evidence is worth."))
     tone = "pass" if headline.accepted else "unknown" if headline.word == "INTERRUPTED" else "fail"
     warnings = "".join(

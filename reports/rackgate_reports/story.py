@@ -38,6 +38,10 @@ GRADES = {
         "CPU ONLY",
         "The engines ran on CPUs. Never valid for sign-off: it shows that the path serves, not the cards.",
     ),
+    "unproven": (
+        "UNPROVEN",
+        "Nothing shows what hardware answered: what the address serves was tested, and no card or rack.",
+    ),
     "accelerator": ("ACCELERATOR", "Measured on accelerators."),
 }
 """Evidence grade -> its word and what it is worth."""

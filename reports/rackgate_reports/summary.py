@@ -77,7 +77,7 @@ def _mark(verdict: str) -> str:
 
 
 def _head(run: RunEvidence, headline: Headline, rows: Sequence[CheckRow]) -> str:
-    grade = str(run.run.get("grade") or "")
+    grade = run.grade
     word, worth = GRADES.get(grade, ("UNKNOWN GRADE", "The run did not record what its evidence is worth."))
     mark = "✅" if headline.accepted else "❓" if headline.word == "INTERRUPTED" else "❌"
     counts = ", ".join(f"{number:,} {STATUSES.get(name, name)}" for name, number in counts_of(rows).items())

@@ -1,10 +1,14 @@
-"""Metrics, launchers and a way to ask what is wrong with a table."""
+"""Metrics, launchers, racks and a way to ask what is wrong with a table."""
 
 import pytest
 
 from rackgate.config.acceptance_file import lay_over, load_acceptance
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
+from rackgate.metrics.metric import Metric
+from rackgate.metrics.shipped import register_metrics
+from rackgate.registry import Registry
+from rackgate.target import Card, EngineSpec, Gateway, Member, Node, Target
 
 UNITS = {
     "ttft_ms": "ms",
@@ -15,13 +19,60 @@ UNITS = {
 }
 
 
-@pytest.fixture
-def acceptance():
-    """Lay parsed files over each other."""
+def any_row(observation, slo, entity):
+    """A metric that does not tell what a row may ask of it."""
 
-    def acceptance(*files, profile="smoke", engines=1):
+
+TELLING_NOTHING = {name: Metric(name=name, unit=unit, function=any_row) for name, unit in UNITS.items()}
+
+
+def shipped_metrics():
+    registry = Registry()
+    register_metrics(registry.add_metric)
+    return registry.metrics
+
+
+@pytest.fixture
+def rack():
+    """Make a target of so many nodes with so many single-card engines each."""
+
+    def rack(nodes=1, engines=1, *, gateway=True):
+        names = [f"node{number}" for number in range(1, nodes + 1)]
+        cards = [
+            Card(name=f"{node}/gpu{index}", node=node, index=index)
+            for node in names
+            for index in range(engines)
+        ]
+        return Target(
+            name="lab",
+            model="m",
+            grade="accelerator",
+            nodes=tuple(
+                Node(name=node, cards=tuple(card for card in cards if card.node == node)) for node in names
+            ),
+            engines=tuple(
+                EngineSpec(
+                    name=card.name.replace("/", "-"),
+                    launcher="remote",
+                    model="m",
+                    members=(Member(node=card.node, cards=(card.name,)),),
+                )
+                for card in cards
+            ),
+            gateway=Gateway(url="http://gateway:1") if gateway else None,
+        )
+
+    return rack
+
+
+@pytest.fixture
+def acceptance(rack):
+    """Lay parsed files over each other, for a rack of so many engines (None: a rack that is not known)."""
+
+    def acceptance(*files, profile="smoke", engines=1, metrics=None, target=None):
         layers = [(f"file{number}.toml", data) for number, data in enumerate(files, start=1)]
-        return lay_over(layers, profile, units=UNITS, engines=engines)
+        known = target or (rack(engines=engines) if engines is not None else None)
+        return lay_over(layers, profile, metrics=metrics or TELLING_NOTHING, target=known)
 
     return acceptance
 
@@ -41,6 +92,22 @@ def wrong(acceptance):
 
 
 @pytest.fixture
+def wrong_row(wrong):
+    """Return the problems of one row on the shipped metrics, with a load that decides anything."""
+
+    def wrong_row(target=None, looks=(10_000,), **row):
+        facts = {"id": "single_card.mine", "op": "<=", "bound": 1.0, "scope": "engine", "source": "contract"}
+        load = {"prompt_tokens": 8, "output_tokens": 8, "looks": list(looks)}
+        data = {"load": {"interactive": load, "calls": load}, "slo": [{**facts, **row}]}
+        prefix = f"file1.toml: slo '{data['slo'][0]['id']}'."
+        return [
+            problem.removeprefix(prefix) for problem in wrong(data, metrics=shipped_metrics(), target=target)
+        ]
+
+    return wrong_row
+
+
+@pytest.fixture
 def wrong_target(launchers):
     """Return the problems of a target file."""
 
@@ -55,15 +122,13 @@ def wrong_target(launchers):
 
 
 @pytest.fixture
-def shipped():
+def shipped(rack):
     """Return the shipped acceptance of a profile."""
 
-    def shipped(profile="smoke", path=None, engines=4):
-        from rackgate.metrics.shipped import register_metrics
-
-        units = {}
-        register_metrics(lambda name, unit, _function: units.update({name: unit}))
-        return load_acceptance(path, profile, units=units, engines=engines)
+    def shipped(profile="smoke", path=None, target=None):
+        return load_acceptance(
+            path, profile, metrics=shipped_metrics(), target=target or rack(nodes=2, engines=2)
+        )
 
     return shipped
 

@@ -186,7 +186,8 @@ def test_an_override_changes_what_it_names_and_is_kept_with_its_reason(acceptanc
     change = {"id": ROW["id"], "bound": 600.0, "severity": "warn", "reason": "agreed in May"}
     agreed = acceptance({"slo": [ROW]}, {"slo": [change]})
     (row,), (override,) = agreed.slos, agreed.overrides
-    assert (600.0, Severity.WARN, "contract") == (row.bound, row.severity, row.source)
+    source = "changed by file2.toml: agreed in May; before: contract (<= 500 ms)"
+    assert (600.0, Severity.WARN, source) == (row.bound, row.severity, row.source)
     assert ("single_card.ttft", ("bound", "severity"), "agreed in May", "file2.toml") == (
         override.id,
         override.fields,
@@ -220,7 +221,134 @@ def test_all_problems_of_all_files_are_told_at_once(wrong):
         "slo": [{**ROW, "bound": "x", "sorce": 1}],
         "load": {"l": {"prompt_tokens": 0, "output_tokens": 1}},
     }
-    assert 5 == len(wrong(bad, {"slos": [], "slo": [{"bound": 3}]}, {"slo": [{"bound": 3}]}))
+    assert 6 == len(wrong(bad, {"slos": [], "slo": [{"bound": 3}]}, {"slo": [{"bound": 3}]}))
+
+
+def test_a_changed_row_tells_its_own_source_or_who_changed_what(acceptance):
+    first = {"id": ROW["id"], "bound": 600.0, "reason": "smoke"}
+    second = {"id": ROW["id"], "bound": 700.0, "reason": "site"}
+    sources = [
+        acceptance({"slo": [ROW]}, {"slo": [{**first, **change}]}).slos[0].source
+        for change in ({}, {"source": "contract 4.2"}, {"bound": ROW["bound"], "hint": "look"})
+    ]
+    assert [
+        "changed by file2.toml: smoke; before: contract (<= 500 ms)",
+        "contract 4.2",
+        "changed by file2.toml: smoke; before: contract (<= 500 ms)",
+    ] == sources
+    hint = {"id": ROW["id"], "hint": "look there", "reason": "clearer"}
+    assert "contract" == acceptance({"slo": [ROW]}, {"slo": [hint]}).slos[0].source
+    twice = acceptance({"slo": [ROW]}, {"slo": [first]}, {"slo": [second]}).slos[0]
+    assert (
+        "changed by file3.toml: site; before: changed by file2.toml: smoke; before: contract (<= 500 ms)"
+        " (<= 600 ms)"
+    ) == twice.source
+
+
+def test_no_shipped_row_keeps_the_source_of_another_limit(shipped):
+    row = shipped("smoke").slo("single_card.error_rate")
+    assert row.source.startswith("changed by shipped smoke.toml: smoke: about a hundred requests")
+    assert row.source.endswith("(<= 0.001 ratio)")
+
+
+def test_contradictions_are_told_with_the_mistakes_of_form(wrong):
+    bad = {"bound": "x", "load": "nowhere", "metric": "tfft_ms", "applies_to": {"modle": ["m"]}}
+    assert [
+        "file1.toml: slo 'single_card.ttft'.bound: Input should be a valid number (given: 'x')",
+        "file1.toml: slo 'single_card.ttft'.metric: no metric 'tfft_ms'; did you mean 'ttft_ms'?",
+        "file1.toml: slo 'single_card.ttft'.load: no load 'nowhere'; valid: interactive",
+        "file1.toml: slo 'single_card.ttft'.applies_to.modle: unknown key; did you mean 'model'?",
+    ] == wrong(one(**bad))
+
+
+def test_a_load_that_cannot_be_read_is_not_called_unknown(wrong):
+    data = {"load": {"interactive": {**LOAD, "looks": "x"}}, "slo": [{**ROW, "load": "interactive"}]}
+    (found,) = wrong(data)
+    assert found.startswith("file1.toml: load.interactive.looks: ")
+
+
+TTFT = {"metric": "ttft_ms", "unit": "ms", "load": "interactive"}
+HOT = {"metric": "temperature_c", "unit": "°C", "scope": "card", "load": "interactive"}
+RATE = {"metric": "error_rate", "unit": "ratio", "load": "interactive"}
+FAULTS = {"metric": "detection_s", "unit": "s", "scope": "rack", "load": "interactive"}
+OF = "p50 or p90 or p95 or p99 or p999 or max or mean"
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (TTFT, f"statistic: 'value', but ttft_ms is judged by {OF}"),
+        (
+            {**TTFT, "statistic": "mean"},
+            "statistic: 'mean': an average alone never decides: ask a percentile, or set severity = \"warn\"",
+        ),
+        ({**HOT, "statistic": "p99"}, "statistic: 'p99', but temperature_c is judged by value"),
+        ({**RATE, "window": "fault"}, "window: 'fault', but error_rate is measured over 'load'"),
+        (FAULTS, "window: 'load', but detection_s is measured over 'fault'"),
+        (
+            {**RATE, "load": None},
+            "load: missing: error_rate is computed from the requests of a load",
+        ),
+    ],
+)
+def test_a_row_that_its_metric_can_never_answer_is_refused(wrong_row, row, problem):
+    asked = {name: value for name, value in row.items() if value is not None}
+    assert [problem] == wrong_row(**asked)
+
+
+def test_what_a_metric_has_is_taken(wrong_row):
+    assert [] == wrong_row(**TTFT, statistic="p95")
+    assert [] == wrong_row(**TTFT, statistic="mean", severity="warn")
+    assert [] == wrong_row(**HOT)
+    assert [] == wrong_row(**FAULTS, window="fault")
+
+
+@pytest.mark.parametrize(
+    ("scope", "load", "nodes", "engines", "gives"),
+    [
+        ("engine", "interactive", 2, 4, 400),
+        ("node", "interactive", 2, 4, 1600),
+        ("rack", "interactive", 2, 4, 3200),
+        ("pool", "interactive", 2, 4, 3200),
+        ("rack", "calls", 2, 4, 400),
+        ("pool", "calls", 2, 4, 400),
+        ("node", "calls", 2, 4, 200),
+        ("engine", "calls", 2, 4, 50),
+    ],
+)
+def test_requests_through_one_gateway_are_shared_and_not_multiplied(
+    wrong_row, rack, scope, load, nodes, engines, gives
+):
+    target = rack(nodes=nodes, engines=engines)
+    row = {**TTFT, "id": "cross_node.mine", "scope": scope, "load": load, "statistic": "p50"}
+    assert [] == wrong_row(target, looks=[400], min_count=gives, **row)
+    (found,) = wrong_row(target, looks=[400], min_count=gives + 1, **row)
+    assert f"min_count needs {gives + 1} requests to be decided" in found
+
+
+def test_without_a_gateway_the_same_load_reaches_each_engine(wrong_row, rack):
+    row = {**TTFT, "id": "soak.mine", "scope": "rack", "load": "calls", "statistic": "p50"}
+    assert [] == wrong_row(rack(engines=4, gateway=False), looks=[400], min_count=1600, **row)
+
+
+@pytest.mark.parametrize(("looks", "needed"), [([1], 299), ([1, 2], 408), ([1, 2, 3], 408)])
+def test_the_samples_needed_follow_the_looks_that_judging_counts(wrong_row, looks, needed):
+    (found,) = wrong_row(None, looks=looks, **TTFT, statistic="p99")
+    assert (
+        f"statistic: p99 needs {needed} requests to be decided, load 'interactive' plans {looks[-1]}" == found
+    )
+
+
+def test_a_row_that_is_not_asked_of_this_target_needs_no_samples(wrong_row, rack):
+    row = {**TTFT, "id": "cross_node.mine", "scope": "node", "load": "calls", "statistic": "p99"}
+    assert 1 == len(wrong_row(rack(nodes=2, engines=1), looks=[400], **row))
+    assert [] == wrong_row(rack(nodes=1, engines=2), looks=[400], **row)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 9, 18])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_each_shipped_profile_can_be_decided_on_a_rack_of_any_size(shipped, rack, profile, nodes):
+    assert shipped(profile, target=rack(nodes=nodes, engines=4)).slos
 
 
 @pytest.mark.parametrize("data", [{"slo": 3}, {"slo": [3]}, {"load": []}, {"load": {"l": 3}}, {"lod": {}}])

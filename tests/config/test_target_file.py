@@ -90,13 +90,14 @@ def test_a_bad_file_is_told_with_key_and_what_would_be_right(wrong_target, path,
 
 def test_one_card_cannot_serve_two_engines(wrong_target):
     engine = TARGET["engine"][0]
-    problems = wrong_target(changed(["engine"], [engine, {**engine, "name": "f"}]))
+    problems = wrong_target(changed(["engine"], [engine, {**engine, "name": "f", "url": "http://h:2"}]))
     assert ["rack.toml: engine[1].cards: node1/gpu0 is already taken by engine e"] == problems
 
 
 def test_two_engines_of_one_name_are_refused(wrong_target):
     engine = {**TARGET["engine"][0], "cards": []}
-    assert ["rack.toml: engine 'e' is declared twice"] == wrong_target(changed(["engine"], [engine, engine]))
+    again = {**engine, "url": "http://h:2"}
+    assert ["rack.toml: engine 'e' is declared twice"] == wrong_target(changed(["engine"], [engine, again]))
 
 
 def test_a_password_in_a_url_is_refused(wrong_target):
@@ -112,6 +113,94 @@ def test_all_problems_are_told_at_once(wrong_target):
 def test_a_url_alone_is_a_target_seen_from_outside():
     target = endpoint_target("http://host:8000/", "m", source="http://host:8000/")
     assert ("endpoint", "host", "http://host:8000") == (target.vantage, target.name, target.engines[0].url)
+    assert "unproven" == target.grade
+
+
+@pytest.mark.parametrize(
+    ("changes", "grade"),
+    [
+        ({}, "accelerator"),
+        ({("target", "vantage"): "endpoint"}, "unproven"),
+        ({("engine", 0, "cards"): []}, "unproven"),
+        ({("engine", 0, "cards"): [], ("engine", 0, "pool"): "cpu"}, "cpu"),
+        ({("target", "vantage"): "endpoint", ("engine", 0, "pool"): "cpu"}, "unproven"),
+        ({("target", "vantage"): "endpoint", ("target", "simulated"): True}, "simulated"),
+    ],
+)
+def test_evidence_is_worth_what_the_target_can_show(launchers, changes, grade):
+    data = copy.deepcopy(TARGET)
+    for (*parents, last), value in changes.items():
+        place = data
+        for part in parents:
+            place = place[part]
+        place[last] = value
+    assert grade == parse_target(data, "rack.toml", launchers).grade
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        (["engine", 0, "name"], "gateway", "engine[0].name: 'gateway' is a name that every run uses itself"),
+        (["engine", 0, "name"], "rack", "engine[0].name: 'rack' is a name that every run uses itself"),
+        (["engine", 0, "name"], "gpu", "engine[0].name: 'gpu' is a pool"),
+        (["engine", 0, "name"], "node1", "engine[0].name: 'node1' is a node"),
+        (["engine", 0, "pool"], "rack", "engine[0].pool: 'rack' is a name that every run uses itself"),
+        (["engine", 0, "pool"], "node1", "engine[0].pool: 'node1' is a node"),
+        (["gateway"], {"url": "http://H:1/"}, "gateway.url: http://H:1 is also the address of engine[0].url"),
+    ],
+)
+def test_a_name_or_an_address_that_is_anothers_is_refused(wrong_target, path, value, problem):
+    (found,) = wrong_target(changed(path, value))
+    assert found.startswith(f"rack.toml: {problem}")
+
+
+@pytest.mark.parametrize("name", ["gateway", "rack"])
+def test_a_node_may_not_have_the_name_of_the_rack_or_the_gateway(wrong_target, name):
+    node = {"name": name, "cards": 1}
+    (found,) = wrong_target(changed(["node"], [TARGET["node"][0], node]))
+    assert (
+        f"rack.toml: node[1].name: '{name}' is a name that every run uses itself: choose another name"
+        == found
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "twice"),
+    [
+        ("http://h:1", "http://h:1/", True),
+        ("http://h:80", "http://H", True),
+        ("https://h", "https://h:443/", True),
+        ("http://h:1/a", "http://h:1/b", False),
+        ("http://h:1", "http://h:2", False),
+        ("http://h", "https://h", False),
+    ],
+)
+def test_one_server_is_not_counted_as_two(wrong_target, first, second, twice):
+    engines = [{"name": "a", "launcher": "remote", "url": first}]
+    engines.append({"name": "b", "launcher": "remote", "url": second})
+    expected = [f"rack.toml: engine[1].url: {second.rstrip('/')} is also the address of engine[0].url"]
+    assert (expected if twice else []) == wrong_target(changed(["engine"], engines))
+
+
+def test_contradictions_are_told_with_the_mistakes_of_form(wrong_target):
+    data = changed(["target", "nam"], "x")
+    data["engine"][0] |= {"launcher": "proces", "cards": ["node1/gpu7"], "naem": "e"}
+    data["engine"].append({"name": "e", "launcher": "remote", "url": 7})
+    del data["target"]["model"]
+    assert {
+        "rack.toml: target.model: missing",
+        "rack.toml: target.nam: unknown key; did you mean 'name'?",
+        "rack.toml: engine[0].naem: unknown key; did you mean 'name'?",
+        "rack.toml: engine[1].url: Input should be a valid string (given: 7)",
+        "rack.toml: engine 'e' is declared twice",
+        "rack.toml: engine[0].cards: no card 'node1/gpu7'; did you mean 'node1/gpu1'?",
+        "rack.toml: engine[0].launcher: no launcher 'proces'; did you mean 'process'?",
+    } == set(wrong_target(data))
+
+
+def test_cards_of_a_node_that_cannot_be_read_are_not_called_unknown(wrong_target):
+    (found,) = wrong_target(changed(["node", 0, "cards"], "2"))
+    assert found.startswith("rack.toml: node[0].cards: Input should be a valid integer")
 
 
 SCALARS = st.one_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,84 @@ def test_every_command_stands_in_the_readme():
     (choices,) = (action.choices for action in build_parser()._actions if action.choices)
     shown = {cell.strip("`").split()[1] for cell in table("### The `rackgate` command")}
     assert set(choices) == shown
+
+
+def _written(heading, language):
+    """The code blocks of a language below a heading."""
+    return re.findall(
+        rf"(?ms)^```{language}\n(.*?)^```", README.split(f"{heading}\n", 1)[1].split("\n## ", 1)[0]
+    )
+
+
+def test_the_rack_of_the_readme_is_a_whole_target_on_which_every_card_is_used():
+    from functools import partial
+
+    from rackgate.config.target_file import parse_target
+    from rackgate.engines.launchers import check_settings, register_launchers
+    from rackgate.registry import Registry
+
+    registry = Registry()
+    register_launchers(
+        lambda name, launcher: registry.add_engine(name, launcher, partial(check_settings, name))
+    )
+    (text,) = _written("## Your own endpoint, your own rack", "toml")
+    target = parse_target(tomllib.loads(text), "README.md", registry.check_settings)
+    used = {card for engine in target.engines for card in engine.cards}
+    assert ("accelerator", {card.name for card in target.cards}) == (target.grade, used)
+
+
+def test_the_rows_of_the_readme_lie_over_the_shipped_ones(tmp_path):
+    from rackgate.config.acceptance_file import load_acceptance
+    from rackgate.metrics.shipped import register_metrics
+    from rackgate.registry import Registry
+
+    registry = Registry()
+    register_metrics(registry.add_metric)
+    rows = _written("## Write your own", "toml")[0]
+    file = tmp_path / "agreed.toml"
+    file.write_text(rows, encoding="utf-8")
+    agreed = load_acceptance(file, "smoke", metrics=registry.metrics, target=None)
+    assert (300.0, 35.0) == (
+        agreed.slo("single_card.ttft_p95").bound,
+        agreed.slo("soak.answers_per_second").bound,
+    )
+
+
+def test_the_readme_names_every_launcher_grade_and_profile():
+    from rackgate.config.acceptance_file import PROFILES
+    from rackgate.engines.launchers import register_launchers
+    from rackgate.target import GRADES
+    from rackgate_reports.story import GRADES as SHOWN
+
+    names = []
+    register_launchers(lambda name, _launcher: names.append(name))
+    cells = set(re.findall(r"(?m)^\| `(\w+)` \|", README))
+    assert set() == {*names, *GRADES, *PROFILES} - {"simulated"} - cells
+    assert set(GRADES) == set(SHOWN)
+
+
+def test_every_metric_that_ships_is_defined_on_its_page():
+    from rackgate.metrics.shipped import register_metrics
+    from rackgate.registry import Registry
+
+    registry = Registry()
+    register_metrics(registry.add_metric)
+    told = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    loads = [name for name, metric in registry.metrics.items() if metric.needs_load]
+    assert [] == [name for name in loads if f"`{name}`" not in told and not name.startswith("survivor_")]
+
+
+def test_options_and_their_files_are_joined():
+    pages = ["README.md", "docs/engines.md", "docs/metrics.md", "Makefile", "examples/accept_real.sh"]
+    apart = [
+        (page, found)
+        for page in pages
+        for found in re.findall(
+            r"(?m)^[^|\n]*pytest[^|\n]* (--rack-(?:target|slo|out) \S+)",
+            (ROOT / page).read_text(encoding="utf-8"),
+        )
+    ]
+    assert [] == apart
 
 
 @pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/metrics.md"])

@@ -204,6 +204,36 @@ def test_a_target_without_cards_is_told_in_engines(ledger, rack):
     )
 
 
+def test_an_engine_that_never_answered_was_not_tested(rack):
+    ledger = Ledger(target=rack())
+    for check in plan_checks(ledger.target, ROWS):
+        if check.slo.stage != "preflight":
+            continue
+        dead = check.id == "preflight.reach @ node1/gpu0"
+        ledger.plan(check)
+        ledger.enter(check, Verdict.FAIL if dead else Verdict.PASS, answered=not dead)
+    assert {"node1/gpu0"} == ledger.silent()
+    assert "tested 3 of 4 cards on 2 nodes; never answered: node1/gpu0" == scope_text(ledger)
+
+
+def test_one_answer_is_enough_to_have_been_tested(rack):
+    ledger = Ledger(target=rack(nodes=1, cards=1))
+    rows = [row("preflight.reach", Scope.ENGINE), row("preflight.served", Scope.ENGINE)]
+    for check, answered in zip(plan_checks(ledger.target, rows), (False, True), strict=True):
+        ledger.enter(check, Verdict.UNKNOWN, answered=answered)
+    assert (frozenset(), "tested 1 of 1 card on 1 node") == (ledger.silent(), scope_text(ledger))
+
+
+def test_a_declared_absence_is_never_plainly_accepted(ledger, rack):
+    whole = ledger(target=rack(gateway=False, may_break=()))
+    counts = whole.counts()
+    assert 0 < counts["declared"]
+    asked = whole.judged + counts["declared"]
+    assert f"ACCEPTED WITHIN SCOPE operator, {whole.judged} of {asked} rows: {whole.judged} checks met" == (
+        headline(whole, complete=True, partial=False, other_failures=0, not_checked=0)
+    )
+
+
 @pytest.mark.parametrize(
     ("facts", "text"),
     [

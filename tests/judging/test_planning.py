@@ -91,6 +91,42 @@ def test_what_the_target_does_not_have_is_declared(rack, stage, facts, why):
     assert why in check.declared_absent
 
 
+def test_what_an_endpoint_user_cannot_see_is_not_assessed_even_where_nothing_is_declared():
+    from rackgate.target import EngineSpec, Target
+
+    engine = EngineSpec(name="endpoint", launcher="remote", model="m", url="http://h:1")
+    target = Target(name="t", model="m", grade="unproven", engines=(engine,), vantage="endpoint")
+    rows = [
+        row("preflight.card_present", vantage="operator"),
+        row("fault_injection.recovery", Scope.RACK, vantage="operator"),
+        row("cross_node.latency", Scope.NODE),
+    ]
+    checks = {check.slo.id: check for check in plan_checks(target, rows)}
+    unseen = "not assessed from here: needs vantage operator, target t declares endpoint"
+    assert {
+        "preflight.card_present": (unseen, ""),
+        "fault_injection.recovery": (unseen, ""),
+        "cross_node.latency": ("", "target t declares no gateway over two nodes"),
+    } == {name: (check.not_assessed, check.declared_absent) for name, check in checks.items()}
+
+
+def test_a_card_that_no_engine_uses_takes_part_in_no_load_and_is_declared_so(rack):
+    from dataclasses import replace
+
+    whole = rack(nodes=1, cards=2)
+    target = replace(whole, engines=whole.engines[:1])
+    rows = [row("preflight.card_present"), row("single_card.temperature", load="interactive")]
+    unused = "declared: no engine of the target uses this card"
+    assert {
+        "preflight.card_present @ node1/gpu0": "",
+        "preflight.card_present @ node1/gpu1": "",
+        "single_card.temperature @ node1/gpu0": "",
+        "single_card.temperature @ node1/gpu1": unused,
+    } == {check.id: check.declared_absent for check in plan_checks(target, rows)}
+    nameless = replace(whole, engines=tuple(replace(engine, members=()) for engine in whole.engines))
+    assert {""} == {check.declared_absent for check in plan_checks(nameless, rows)}
+
+
 def test_the_conditions_of_a_row_are_the_facts_that_there_are(rack):
     from dataclasses import replace
 

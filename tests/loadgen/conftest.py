@@ -67,11 +67,8 @@ class RawServer:
                 return b""
             data += piece
         head, _, body = data.partition(b"\r\n\r\n")
-        length = int(
-            next(line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")).split(
-                b":"
-            )[1]
-        )
+        lines = head.lower().split(b"\r\n")
+        length = next((int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length")), 0)
         while len(body) < length:
             body += connection.recv(65536)
         return head + b"\r\n\r\n" + body

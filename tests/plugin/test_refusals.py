@@ -166,7 +166,7 @@ def test_every_problem_of_options_and_both_files_stands_in_one_error(pytester, r
     ("arguments", "problem"),
     [
         (("--rack-target", "sim:2"), "'sim:2' is not sim:NODESxCARDS"),
-        (("--rack-target", "sim:0x2"), "--rack-target sim:0x2: "),
+        (("--rack-target", "sim:0x2"), "--rack-target=sim:0x2: "),
         (("--rack-scenario", "slow_crad"), "no scenario 'slow_crad'; did you mean 'slow_card'?"),
         (("--rack-target", "nowhere.toml"), "nowhere.toml: cannot be read: No such file or directory"),
         (("--rack-target", "http://127.0.0.1:9"), "--rack-model is needed"),
@@ -187,6 +187,41 @@ def test_a_flag_that_is_neither_true_nor_false_is_refused(run, monkeypatch):
         run("-m", "rack_acceptance", "--rack-out", "run"),
         "--rack-stop-on-fail: neither true nor false: 'perhaps' (environment RACKGATE_STOP_ON_FAIL)",
     )
+
+
+@pytest.fixture
+def project(pytester):
+    """A project with an ini file, and a rack's file in another place."""
+    pytester.makeconftest("")
+    pytester.makeini("[pytest]\nrack_profile = ci\nrack_out = run\n")
+    elsewhere = pytester.mkdir("elsewhere")
+    elsewhere.joinpath("pytest.ini").write_text("[pytest]\n")
+    file = elsewhere / "rack.toml"
+    file.write_text(
+        '[target]\nname = "x"\nmodel = "m"\n[[engine]]\nname = "e"\nlauncher = "remote"\n'
+        'url = "http://127.0.0.1:9"\n'
+    )
+    return file
+
+
+def test_a_value_that_moves_pytest_to_another_ini_file_is_refused(project, run):
+    outcome = run("-m", "rack_acceptance", "--rack-target", project)
+    _refused(outcome, f"--rack-target {project}: pytest took the path for its own", "pytest.ini")
+    assert f"write --rack-target={project}" in outcome.text
+
+
+def test_the_same_from_the_environment_is_refused(project, run, monkeypatch):
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"--rack-target {project}")
+    _refused(run("-m", "rack_acceptance"), f"write --rack-target={project}")
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_a_value_that_leaves_the_ini_file_alone_is_taken(project, pytester, run, separate):
+    inside = pytester.path / "rack.toml"
+    inside.write_text(project.read_text())
+    target = ("--rack-target", inside) if separate else (f"--rack-target={project}",)
+    outcome = run("-m", "rack_acceptance", *target, "--collect-only")
+    assert "profile ci" in outcome.line("rackgate: target x")
 
 
 def test_a_password_in_a_url_is_not_repeated(pytester, run):

@@ -178,7 +178,7 @@ def test_a_failure_shows_value_limit_source_hint_and_next_step(slow: Path) -> No
         "n = 420",
         "Limit from: MLPerf inference, interactive",
         "Compare clocks and throttle reasons",
-        "--rack-stage single_card --rack-only node1/gpu1",
+        "--rack-stage=single_card --rack-only=node1/gpu1",
     ):
         assert words in text.replace("\N{NO-BREAK SPACE}", " ")
 
@@ -192,8 +192,36 @@ def test_the_next_step_for_a_rack_without_a_file_names_the_simulated_one(tmp_pat
         writer.add(
             "verdict", check="a @ node1/gpu0", slo="a", stage="soak", entity="node1/gpu0", verdict="FAIL"
         )
-    command = "pytest -m rack_acceptance --rack-target sim:1x2 --rack-profile smoke --rack-scenario hot_card"
-    assert f"{command} --rack-stage soak --rack-only node1/gpu0" in page_of(folder).text
+    command = "pytest -m rack_acceptance --rack-target=sim:1x2 --rack-profile=smoke --rack-scenario=hot_card"
+    assert f"{command} --rack-stage=soak --rack-only=node1/gpu0" in page_of(folder).text
+
+
+def test_the_next_step_repeats_model_and_acceptance_file_and_joins_each_with_its_option(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "run"
+    with records_of(folder) as writer:
+        acceptance = {"files": ["shipped defaults.toml", "shipped ci.toml", "my agreed.toml"]}
+        target = {"source": "http://h:1", "model": "m"}
+        writer.add("run", grade="simulated", profile="ci", target=target, acceptance=acceptance)
+        writer.add("verdict", check="a @ e", slo="a", stage="soak", entity="e", verdict="FAIL")
+    command = "--rack-target=http://h:1 --rack-model=m '--rack-slo=my agreed.toml' --rack-profile=ci"
+    assert f"pytest -m rack_acceptance {command} --rack-stage=soak --rack-only=e" in page_of(folder).text
+
+
+def test_the_grade_is_the_worst_that_any_record_says(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with records_of(folder) as writer:
+        writer.add("run", grade="unproven", target={"name": "x"})
+        writer.add("event", event="grade", grade="simulated", text="endpoint is the simulated engine")
+        writer.add("event", event="leftover", text="nothing of a grade")
+    assert "simulated" == load_run(folder).grade
+    assert page_of(folder).text.startswith("SIMULATED · INTERRUPTED")
+    raised = tmp_path / "raised"
+    with records_of(raised) as writer:
+        writer.add("run", grade="unproven", target={"name": "x"})
+        writer.add("end", grade="accelerator", accepted=True)
+    assert "UNPROVEN Nothing shows what hardware answered" in page_of(raised).text
 
 
 def test_a_truth_is_shown_as_yes_or_no_and_a_message_not_twice(tmp_path: Path) -> None:

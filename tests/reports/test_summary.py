@@ -26,7 +26,7 @@ def test_the_summary_tells_verdict_grade_scope_stages_numbers_and_next_step(tmp_
         "| Single card | ❌ FAIL | 3 FAIL, 1 UNKNOWN, 16 PASS | 40.0 s |",
         "| Soak, steady | 2,688 tok/s | 218 ms | 0 % | 2,268 W | 64.2 °C |",
         "<code>node1/gpu1</code>: 264 ms, n = 420",
-        "--rack-stage single_card --rack-only node1/gpu1",
+        "--rack-stage=single_card --rack-only=node1/gpu1",
         "## How to reproduce",
     ):
         assert words in text

@@ -22,6 +22,15 @@ FIELDS = {
     "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
     "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
     "DCGM_FI_DEV_XID_ERRORS",
+    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+    "DCGM_FI_DEV_ROW_REMAP_PENDING",
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
+    "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+    "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",
+    "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
 }
 
 
@@ -108,6 +117,18 @@ def test_a_throttled_card_recovers_when_the_load_ends():
     for _ in range(100):
         sensors.tick(0.1)
     assert sensors.state[Slot.CLOCK_FACTOR] == 1.0
+
+
+def test_work_that_does_not_reach_the_card_leaves_it_idle():
+    fields = loaded(CardKnobs(work_reaches_card=False), 10).fields()
+    assert fields["DCGM_FI_DEV_CLOCKS_EVENT_REASONS"] == 0x1
+    assert fields["DCGM_FI_DEV_POWER_USAGE"] == 90
+
+
+def test_health_counters_stand_still_unless_a_knob_lets_them_grow():
+    healthy, worn = loaded(CardKnobs(), 10), loaded(CardKnobs(pcie_replays_per_busy_s=4.0), 10)
+    assert healthy.fields()["DCGM_FI_DEV_PCIE_REPLAY_COUNTER"] == 0
+    assert 39 <= worn.fields()["DCGM_FI_DEV_PCIE_REPLAY_COUNTER"] <= 40
 
 
 def test_energy_is_the_integral_of_power():

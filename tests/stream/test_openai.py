@@ -161,7 +161,7 @@ def test_triton_names_the_model_in_the_path():
 
 
 def test_an_unknown_protocol_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="known: openai, openai_plain, triton"):
+    with pytest.raises(ValueError, match="known: kserve, openai, openai_completions"):
         protocol_named("grpc")
 
 

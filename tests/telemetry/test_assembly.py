@@ -1,10 +1,9 @@
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
-from rackgate.target import Card, EngineSpec, Member, Node, Target
-from rackgate.telemetry.assembly import NodeAccess, TelemetryPlan, assemble
-from rackgate.telemetry.redfish_client import RedfishLogin
+from rackgate.target import Card, EngineSpec, Member, Node, NodeAccess, Redfish, Target
+from rackgate.telemetry.assembly import TelemetryPlan, assemble, plan_of
 
 
 def target(exporter_url="http://127.0.0.1:9400/metrics", url="http://127.0.0.1:8000"):
@@ -31,15 +30,23 @@ def test_a_bare_rack_has_its_exporters_and_its_engines():
     [
         (NodeAccess(cards="nvml", local=True), ["nvml n1", "host n1", "kernel log n1"]),
         (NodeAccess(cards="nvidia-smi", ssh="n1"), ["nvidia-smi n1", "host n1", "kernel log n1"]),
-        (NodeAccess(kernel_log=Path("/var/log/kern.log")), ["exporter n1", "kernel log n1"]),
+        (NodeAccess(kernel_log="/var/log/kern.log"), ["exporter n1", "kernel log n1"]),
         (
-            NodeAccess(redfish="https://bmc", redfish_login=RedfishLogin(user="u", password="p")),
+            NodeAccess(redfish=Redfish(url="https://bmc", user_env="BMC_USER", password_env="BMC_PASSWORD")),
             ["exporter n1", "redfish n1"],
         ),
     ],
 )
 def test_a_node_is_asked_as_the_plan_allows(access, expected):
     assert names(TelemetryPlan(nodes={"n1": access}, engine_metrics=False)) == expected
+
+
+def test_the_plan_is_what_the_target_declares(tmp_path):
+    rack = replace(target(), prometheus_url="http://p:9090", ssh_config=str(tmp_path))
+    access = NodeAccess(root=str(tmp_path))
+    rack = replace(rack, nodes=(replace(rack.nodes[0], access=access),))
+    plan = plan_of(rack)
+    assert (plan.prometheus, plan.ssh_config, plan.access("n1")) == ("http://p:9090", tmp_path, access)
 
 
 def test_a_node_without_an_exporter_is_read_from_prometheus_if_there_is_one():

@@ -26,12 +26,19 @@ def read(*lines, node=NODE):
         ("UNCORRECTABLE_REMAPPED_ROWS", "ROW_REMAP_UNCORRECTABLE_TOTAL", "remapped_rows_uncorrectable", 1),
         ("NVLINK_REPLAY_ERROR_COUNT_TOTAL", "NVLINK_REPLAY_ERROR_TOTAL", "nvlink_replays", 3),
         ("GET_GPU_RECOVERY_ACTION", "GPU_RECOVERY_ACTION", "recovery_action", 0),
+        ("ECC_DBE_VOL_TOTAL", "ECC_DBE_VOL", "ecc_volatile_uncorrectable", 2),
         ("XID_ERRORS", "XID_ERROR", "last_xid", 31),
     ],
 )
 def test_the_old_and_the_new_name_of_a_field_are_one(old, new, field, value):
     for name in (old, new):
         assert read(f"DCGM_FI_DEV_{name}{LABELS} {value}")[field].value == value
+
+
+def test_a_counter_named_total_is_known_though_the_parser_adds_the_suffix_again():
+    name = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"
+    found = read(f"# TYPE {name} counter", f"{name}{LABELS} 2")
+    assert found["ecc_volatile_uncorrectable"].value == 2
 
 
 def test_units_are_ours():

@@ -28,7 +28,7 @@ TARGET = Target(
 
 def registered():
     found = {}
-    register_metrics(lambda name, unit, function: found.update({name: (unit, function)}))
+    register_metrics(lambda name, unit, function, **_: found.update({name: (unit, function)}))
     return found
 
 

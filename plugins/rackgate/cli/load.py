@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from rackgate.load import Load
     from rackgate.loadgen import Endpoint, OfferedLoad
+    from rackgate.loadgen.cache_audit import CacheAudit, PrefixCounters
     from rackgate.loadgen.knee import Knee, Look
 
 __all__ = ["add_parser", "endpoint_of", "load_of"]
@@ -38,6 +39,7 @@ def add_parser(commands: Any) -> None:
     knee.add_argument("--share", type=float, default=0.95, help="of requests that keep them (default: 0.95)")
     knee.add_argument("--most-rate", type=float, default=1000.0, metavar="PER_S")
     knee.add_argument("--resolution", type=float, default=0.1, help="default: 0.1 of the rate")
+    parser.add_argument("--audit", action="store_true", help="also find out what caches did")
     parser.add_argument("--samples", type=Path, metavar="FILE", help="keep every request (Parquet)")
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(run=_run)
@@ -164,20 +166,38 @@ def _run(options: argparse.Namespace) -> int:
 
 def _one(load: Load, endpoint: Endpoint, path: Path, options: argparse.Namespace) -> int:
     from rackgate.cli import load_output
+    from rackgate.loadgen import cache_audit
     from rackgate.metrics.summary import numbers_of
 
+    before = cache_audit.prefix_counters(endpoint) if options.audit else None
     offered, interrupted = _offer(load, endpoint, path, seed=options.seed, requests=options.requests)
+    audit = _audit(load, endpoint, path, before, options.seed) if options.audit and not interrupted else None
     numbers = numbers_of(offered, lag_limit_ms=_LAG_LIMIT_MS)
     kept = load_output.kept_bounds(load, numbers, interrupted=interrupted)
     if options.json:
-        sys.stdout.write(load_output.as_json(offered, numbers, kept, interrupted=interrupted) + "\n")
+        said = load_output.as_json(offered, numbers, kept, interrupted=interrupted, audit=audit) + "\n"
     else:
-        sys.stdout.write(load_output.as_text(offered, numbers, kept, interrupted=interrupted))
+        said = load_output.as_text(offered, numbers, kept, interrupted=interrupted, audit=audit)
+    sys.stdout.write(said)
     if interrupted:
         return 2
     if offered.reason is not None:
         return 3
     return int(any(verdict != "PASS" for verdict, _ in kept.values()))
+
+
+def _audit(
+    load: Load, endpoint: Endpoint, path: Path, before: PrefixCounters | None, seed: int
+) -> CacheAudit:
+    """Return what the prefix cache did during the load, and whether answers are cached."""
+    from rackgate.loadgen import cache_audit
+
+    after = cache_audit.prefix_counters(endpoint)
+    alone, repeated = (
+        _offer(one, endpoint, path.with_name(f"audit{number}.parquet"), seed=seed + 1)[0]
+        for number, one in enumerate(cache_audit.loads_of(load))
+    )
+    return cache_audit.compare(before, after, alone, repeated)
 
 
 def _offer(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from rackgate.load import Load
     from rackgate.loadgen import OfferedLoad
+    from rackgate.loadgen.cache_audit import CacheAudit
     from rackgate.loadgen.knee import Knee, Probe
     from rackgate.measurement import Measurement
     from rackgate.metrics.summary import LoadNumbers
@@ -43,7 +44,14 @@ def kept_bounds(load: Load, numbers: LoadNumbers, *, interrupted: bool) -> Kept:
     return kept
 
 
-def as_text(offered: OfferedLoad, numbers: LoadNumbers, kept: Kept, *, interrupted: bool) -> str:
+def as_text(
+    offered: OfferedLoad,
+    numbers: LoadNumbers,
+    kept: Kept,
+    *,
+    interrupted: bool,
+    audit: CacheAudit | None = None,
+) -> str:
     """Return the numbers as a table."""
     counters = offered.counters
     outcomes = ", ".join(f"{count} {name}" for name, count in counters.outcomes.items()) or "none"
@@ -61,6 +69,7 @@ def as_text(offered: OfferedLoad, numbers: LoadNumbers, kept: Kept, *, interrupt
     lines += ["", "more"]
     lines += [_row(statistic, one) for statistic, one in numbers.more]
     lines += ["", f"the instrument: {_instrument(numbers)}"]
+    lines += [f"caches: {audit.text}"] if audit is not None else []
     lines += [f"{verdict}  {what}{f'  ({why})' if why else ''}" for what, (verdict, why) in kept.items()]
     return "\n".join(lines) + "\n"
 
@@ -90,7 +99,14 @@ def _instrument(numbers: LoadNumbers) -> str:
     return f"{', '.join(parts)}; {said} (accepted: {numbers.lag_limit_ms:g} ms)"
 
 
-def as_json(offered: OfferedLoad, numbers: LoadNumbers, kept: Kept, *, interrupted: bool) -> str:
+def as_json(
+    offered: OfferedLoad,
+    numbers: LoadNumbers,
+    kept: Kept,
+    *,
+    interrupted: bool,
+    audit: CacheAudit | None = None,
+) -> str:
     """Return the same as one JSON object; infinite values are the strings `inf` and `-inf`."""
     return json.dumps(
         {
@@ -117,6 +133,7 @@ def as_json(offered: OfferedLoad, numbers: LoadNumbers, kept: Kept, *, interrupt
                 "exact": numbers.exact,
                 "cpu_s": offered.cpu_s,
             },
+            "caches": None if audit is None else asdict(audit),
             "bounds": {what: {"verdict": verdict, "detail": why} for what, (verdict, why) in kept.items()},
         },
         indent=2,

@@ -92,6 +92,7 @@ class LoadTable(_Table):
     trace: str | None = None
     trace_format: str = Field(default="auto", pattern="^(auto|mooncake|azure|burstgpt|sharegpt)$")
     trace_speed: _Positive = 1.0
+    same_prompt: bool = False
     context_tokens: int | None = Field(default=None, ge=1)
     tokenizer: str | None = None
     reason: str = ""

@@ -60,7 +60,7 @@ def impossible(
         problems.append(f"{where}.bound: {row.bound:g} {row.unit} cannot be negative")
     if row.metric in metrics:
         problems += _never_computed(row, metrics[row.metric], where)
-    if row.load in loads:
+    if row.load is not None and row.load in loads:
         problems += _undecidable(row, loads[row.load], where, target)
     return problems
 

@@ -11,7 +11,15 @@ from pydantic import ValidationError
 from rackgate import target as nouns
 from rackgate.config.problems import ConfigError, problems_of, read_toml
 from rackgate.config.target_contradictions import contradictions
-from rackgate.config.target_tables import About, EngineTable, NodeTable, TargetFile, http_url, readable
+from rackgate.config.target_tables import (
+    About,
+    EngineTable,
+    NodeTable,
+    RedfishTable,
+    TargetFile,
+    http_url,
+    readable,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +60,8 @@ def parse_target(data: Mapping[str, Any], file: str, launchers: Mapping[str, Che
         prices=nouns.Prices(**parsed.prices.model_dump()) if parsed.prices else None,
         vantage=parsed.target.vantage,
         may_break=tuple(parsed.target.may_break),
+        prometheus_url=parsed.telemetry.prometheus if parsed.telemetry else None,
+        ssh_config=parsed.telemetry.ssh_config if parsed.telemetry else None,
         source=file,
     )
 
@@ -70,7 +80,7 @@ def endpoint_target(url: str, model: str, *, source: str) -> nouns.Target:
 
 
 def _grade(about: About, engines: tuple[nouns.EngineSpec, ...]) -> str:
-    """Return what the evidence is worth: an engine on no declared card, or seen from outside, proves nothing."""
+    """Return what the evidence is worth: no declared card, or seen from outside, is `unproven`."""
     if about.simulated:
         return "simulated"
     if about.vantage == "endpoint" or any(not one.cards and one.pool != "cpu" for one in engines):
@@ -82,6 +92,7 @@ def _node(table: NodeTable) -> nouns.Node:
     return nouns.Node(
         name=table.name,
         exporter_url=table.exporter,
+        access=_access(table),
         cards=tuple(
             nouns.Card(
                 name=f"{table.name}/gpu{card.index}",
@@ -93,6 +104,22 @@ def _node(table: NodeTable) -> nouns.Node:
             )
             for card in table.listed
         ),
+    )
+
+
+def _access(table: NodeTable) -> nouns.NodeAccess:
+    given = table.telemetry.model_dump() if table.telemetry else {}
+    return nouns.NodeAccess(**given, redfish=_redfish(table.redfish) if table.redfish else None)
+
+
+def _redfish(table: RedfishTable) -> nouns.Redfish:
+    return nouns.Redfish(
+        url=table.url,
+        user_env=table.user_env,
+        password_env=table.password_env,
+        session=table.session,
+        ca_file=table.ca,
+        pinned_file=table.pinned,
     )
 
 

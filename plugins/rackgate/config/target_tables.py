@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-__all__ = ["UNREAD", "About", "EngineTable", "NodeTable", "TargetFile", "http_url", "readable"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "CARDS_UNREAD",
+    "UNREAD",
+    "About",
+    "EngineTable",
+    "NodeTable",
+    "TargetFile",
+    "http_url",
+    "readable",
+]
 
 UNREAD = "?"
 """Stands for a name that is missing or cannot be read; no valid name."""
 
-_STAND_IN = "http://unread"
-"""Passes for a name's or an address's place while the rest is read."""
+CARDS_UNREAD = -1
+"""Stands for a number of cards that cannot be read."""
 
 _TableT = TypeVar("_TableT", bound=BaseModel)
 
@@ -60,6 +71,34 @@ class CardTable(_Table):
     sku: str | None = None
 
 
+class NodeTelemetryTable(_Table):
+    """`[node.telemetry]`: where the cards' signals come from, and how the host may be asked."""
+
+    cards: Literal["exporter", "prometheus", "nvml", "nvidia-smi"] | None = None
+    ssh: str | None = Field(default=None, min_length=1)
+    local: bool = False
+    sudo: bool = False
+    kernel_log: str | None = Field(default=None, min_length=1)
+
+
+class RedfishTable(_Table):
+    """`[node.redfish]`: the node's management controller."""
+
+    url: Url
+    user_env: str = Field(min_length=1)
+    password_env: str = Field(min_length=1)
+    session: bool = True
+    ca: str | None = None
+    pinned: str | None = None
+
+
+class TelemetryTable(_Table):
+    """`[telemetry]`: a Prometheus that scrapes the rack already, and the configuration of `ssh`."""
+
+    prometheus: Url | None = None
+    ssh_config: str | None = None
+
+
 class NodeTable(_Table):
     """`[[node]]`: `cards = N`, or one `[[node.card]]` each where serials are known."""
 
@@ -68,6 +107,8 @@ class NodeTable(_Table):
     sku: str | None = None
     card: list[CardTable] = []
     exporter: Url | None = None
+    telemetry: NodeTelemetryTable | None = None
+    redfish: RedfishTable | None = None
 
     @property
     def listed(self) -> list[CardTable]:
@@ -120,15 +161,17 @@ class TargetFile(_Table):
     gateway: GatewayTable | None = None
     batch: BatchTable | None = None
     prices: PricesTable | None = None
+    telemetry: TelemetryTable | None = None
 
 
 def readable(data: Mapping[str, Any]) -> TargetFile:
     """Return what can be read of a file with mistakes, so that its contradictions are told with them."""
-    gateway = data.get("gateway")
+    gateway, telemetry = data.get("gateway"), data.get("telemetry")
     return TargetFile.model_construct(
         node=[_readable(NodeTable, table) for table in _tables(data.get("node"))],
         engine=[_readable(EngineTable, table) for table in _tables(data.get("engine"))],
         gateway=_readable(GatewayTable, gateway) if isinstance(gateway, dict) else None,
+        telemetry=_readable(TelemetryTable, telemetry) if isinstance(telemetry, dict) else None,
     )
 
 
@@ -137,16 +180,19 @@ def _tables(value: Any) -> list[Any]:
 
 
 def _readable(model: type[_TableT], raw: Mapping[str, Any]) -> _TableT:
-    """Return a table with its good fields alone; a needed one that is not good is `UNREAD`."""
+    """Return a table with its good fields alone; a needed one or an address that is not good is `UNREAD`."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:
         bad = {item["loc"][0] for item in error.errors()}
     good = {name: value for name, value in raw.items() if name in model.model_fields and name not in bad}
-    needed = {name: UNREAD for name, field in model.model_fields.items() if field.is_required()}
-    try:
-        # Nested tables become tables again; only UNREAD itself is against the rules.
-        whole = model.model_validate({**good, **{name: _STAND_IN for name in needed if name not in good}})
-    except ValidationError:
-        return model.model_construct(**needed)
-    return whole.model_copy(update={name: UNREAD for name in needed if name not in good})
+    lost = [
+        name
+        for name, field in model.model_fields.items()
+        if name in bad & {"url"} or (field.is_required() and name not in good)
+    ]
+    stand_in = {name: "http://unread" if name == "url" else "unread" for name in lost}
+    unread: dict[str, Any] = dict.fromkeys(lost, UNREAD)
+    if bad & {"card", "cards"} and model is NodeTable:
+        unread["cards"] = CARDS_UNREAD
+    return model.model_validate({**good, **stand_in}).model_copy(update=unread)

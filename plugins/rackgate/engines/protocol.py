@@ -153,8 +153,12 @@ class ChatProtocol(Protocol):
 
 
 PROTOCOLS = {
+    "kserve": "rackgate.engines.kserve:KSERVE",
     "openai": "rackgate.engines.openai:OPENAI",
+    "openai_completions": "rackgate.engines.completions:COMPLETIONS",
+    "openai_embeddings": "rackgate.engines.embeddings:EMBEDDINGS",
     "openai_plain": "rackgate.engines.openai:OPENAI_PLAIN",
+    "openai_whole": "rackgate.engines.completions:OPENAI_WHOLE",
     "triton": "rackgate.engines.triton:TRITON",
 }
 """Where each protocol lives, by the name that a target uses."""

@@ -21,14 +21,20 @@ if TYPE_CHECKING:
     from rackgate.loadgen.plan import Endpoint
     from rackgate.loadgen.transport import Finish, Transport
 
-__all__ = ["Attempt", "burst", "overdue"]
+__all__ = ["MAX_RESPONSE_BYTES", "Attempt", "burst", "overdue"]
 
 AFTER_DONE_NS = 1_000_000_000
 BURST_GAP_NS = 200_000
 BURST_CHUNKS = 4
 BURST_SIZE = 8
 REFUSALS = frozenset({429, 503})
+MAX_RESPONSE_BYTES = 64 << 20
+"""A server that never stops sending must not fill the memory."""
+
 _ERROR_BODY_BYTES = 65536
+_LOOK_AFTER_S = 0.006
+"""How long after a limit it is looked at: what had come by then has been parsed (http1.PARSE_WITHIN_S)."""
+
 _DETAIL_CHARACTERS = 240
 
 
@@ -75,9 +81,9 @@ class Attempt:
     """A request that was started; the transport's sink."""
 
     __slots__ = (
-        "_abort", "_ended", "_endpoint", "_error_body", "_finish", "_first_byte_ns", "_limits", "_loop",
-        "_protocol", "_reader", "_retry_after", "_served_by", "_status", "_timer", "_warnings", "request_id",
-        "scheduled_ns", "sent_ns",
+        "_abort", "_body_bytes", "_ended", "_endpoint", "_error_body", "_finish", "_first_byte_ns",
+        "_limits", "_location", "_loop", "_protocol", "_reader", "_retry_after", "_served_by", "_status",
+        "_timer", "_warnings", "request_id", "scheduled_ns", "sent_ns",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +108,8 @@ class Attempt:
         self._served_by: str | None = None
         self._retry_after = ""
         self._error_body = b""
+        self._body_bytes = 0
+        self._location = ""
         self._warnings: list[str] = []
         self.request_id = request_id
         self.scheduled_ns = scheduled_ns
@@ -163,6 +171,7 @@ class Attempt:
                 text = value.decode("latin-1")
                 self._served_by = self._endpoint.served_by.get(text, text)
         self._retry_after = named.get(b"retry-after", b"").decode("latin-1")
+        self._location = named.get(b"location", b"").decode("latin-1")
         if status == 200:
             kind = named.get(b"content-type", b"").split(b";")[0].strip().lower()
             self._reader = self._protocol.reader(streamed=kind != b"application/json")
@@ -174,7 +183,10 @@ class Attempt:
 
     def on_body(self, t_ns: int, data: bytes) -> None:
         """Pass a piece of the body on."""
-        if self._reader is not None:
+        self._body_bytes += len(data)
+        if self._body_bytes > MAX_RESPONSE_BYTES and self._abort is not None:
+            self._abort(Ending.MALFORMED, f"a response of more than {MAX_RESPONSE_BYTES >> 20} MiB")
+        elif self._reader is not None:
             self._reader.feed(t_ns, data)
         elif len(self._error_body) < _ERROR_BODY_BYTES:
             self._error_body += data
@@ -195,7 +207,7 @@ class Attempt:
             return
         # A token or [DONE] brings a limit that may be nearer than this one, but never nearer than these.
         left_ns = min(left_ns, AFTER_DONE_NS, round(self._limits.stall_s * 1e9))
-        self._timer = self._loop.call_later(max(left_ns, 0) / 1e9 + 0.0005, self._watch)
+        self._timer = self._loop.call_later(max(left_ns, 0) / 1e9 + _LOOK_AFTER_S, self._watch)
 
     def _conclude(self, finish: Finish) -> Answer:
         if finish.ending is Ending.UNCONNECTED:
@@ -209,6 +221,8 @@ class Attempt:
         """An answer other than 200; its body says why, its token count is none."""
         outcome = Outcome.REFUSED if status in REFUSALS else Outcome.HTTP_ERROR
         detail = f"HTTP {status}: {_message(self._error_body)}".removesuffix(": ")
+        if self._location and 300 <= status < 400:
+            detail = f"HTTP {status}: redirects to {self._location}, which is not followed"
         if self._retry_after:
             detail = f"{detail} (Retry-After: {self._retry_after})"
         return Answer(outcome=outcome, detail=detail, done_ns=finish.t_ns)

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["HttpClient"]
 
 PARSES_PER_TURN = 16
+MAX_HEAD_BYTES = 1 << 20
+PARSE_WITHIN_S = 0.004
+"""Reads in the middle of a stream may wait so long for their parsing: they are stamped, and a turn of the
+event loop for each costs more than the parsing. Whoever asks what has come must wait so long too."""
+
+_LAST_CHUNK = b"0\r\n\r\n"
 STALE_WITHIN_NS = 100_000_000
 """A peer that closed a kept connection says so within this time and two round trips."""
 
@@ -41,7 +47,7 @@ class HttpClient:
         self._open: set[_Connection] = set()
         self._addresses: list[str] = []
         self._inbox: deque[tuple[_Connection, int, bytes | None, Exception | None]] = deque()
-        self._scheduled = False
+        self._scheduled = self._waiting = False
         self._loop = asyncio.get_running_loop()
 
     async def prepare(self, connections: int, *, connect_s: float) -> None:
@@ -131,9 +137,21 @@ class HttpClient:
     ) -> None:
         """Put a read, or the end of the connection, behind what arrived before it."""
         self._inbox.append((connection, t_ns, data, error))
-        if not self._scheduled:
+        if self._scheduled:
+            return
+        if data is not None and connection.under_way and not data.endswith(_LAST_CHUNK):
+            if not self._waiting:
+                self._waiting = True
+                self._loop.call_later(PARSE_WITHIN_S, self._parse_waiting)
+            return
+        self._scheduled = True
+        self._loop.call_soon(self._parse)
+
+    def _parse_waiting(self) -> None:
+        self._waiting = False
+        if self._inbox and not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._parse)
+            self._parse()
 
     def _parse(self) -> None:
         inbox = self._inbox
@@ -166,8 +184,10 @@ class _Connection(asyncio.Protocol):
         self._used = False
         self._t_ns = 0
         self._sent_ns = 0
+        self._head_bytes = 0
         self._bytes_seen = False
         self.connect_ns = 0
+        self.under_way = False
 
     @property
     def usable(self) -> bool:
@@ -187,7 +207,8 @@ class _Connection(asyncio.Protocol):
         """Send one request and return when its response has ended."""
         self._parser = httptools.HttpResponseParser(self)
         self._headers = []
-        self._head_seen = self._sized = self._bytes_seen = False
+        self._head_bytes = 0
+        self._head_seen = self._sized = self._bytes_seen = self.under_way = False
         self._sink = sink
         self._waiter = asyncio.get_running_loop().create_future()
         self._sent_ns = perf_counter_ns()
@@ -231,6 +252,11 @@ class _Connection(asyncio.Protocol):
             self.drop()  # bytes that nobody asked for: the connection is out of step
             return
         self._t_ns = t_ns
+        if not self._head_seen:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES and len(data) < MAX_HEAD_BYTES:
+                self.abort(Ending.MALFORMED, f"HTTP: a head of more than {MAX_HEAD_BYTES >> 10} KiB")
+                return
         if not self._bytes_seen:
             self._bytes_seen = True
             self._sink.on_byte(t_ns)
@@ -261,10 +287,11 @@ class _Connection(asyncio.Protocol):
         if status < 200 and status != 101:
             return
         self._head_seen = True
-        self._sized = status in (204, 304) or any(
-            name == b"content-length" or (name == b"transfer-encoding" and b"chunked" in value.lower())
-            for name, value in self._headers
+        self.under_way = any(
+            name == b"transfer-encoding" and b"chunked" in value.lower() for name, value in self._headers
         )
+        sized = any(name == b"content-length" for name, _ in self._headers)
+        self._sized = self.under_way or sized or status in (204, 304)
         if self._sink is not None:
             self._sink.on_head(self._t_ns, status, self._headers)
 
@@ -289,5 +316,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _why(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server's certificate is not trusted: certificate verify failed: {error.verify_message}"
     text = str(error) or type(error).__name__
     return "connect limit reached" if isinstance(error, TimeoutError) and not str(error) else text

@@ -49,7 +49,7 @@ class Lane:
     def request(self, kind: str, index: int) -> tuple[str, bytes]:
         """Return id and bytes of a request; the same plan gives the same bytes."""
         request_id = self.request_id(kind, index)
-        body = self._prompts.body(kind, index)
+        body = self._prompts.body(kind, 0 if self._plan.load.same_prompt else index)
         trace = hashlib.sha256(request_id.encode()).hexdigest()
         return (
             request_id,

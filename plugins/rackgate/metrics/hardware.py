@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rackgate.slo import Slo
     from rackgate.telemetry.table import Series
 
-__all__ = ["register_metrics"]
+__all__ = ["power_w", "register_metrics"]
 
 
 def temperature_c(observation: Observation, slo: Slo, entity: str) -> Measurement:

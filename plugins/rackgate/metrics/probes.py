@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.metric import ONE_VALUE
+from rackgate.telemetry.card_probes import CARD_PROBES, NODE_PROBES
 
 if TYPE_CHECKING:
     from rackgate.metrics.metric import MeasureFunction, Register
@@ -92,7 +93,7 @@ def _count(name: str, attribute: str, definition: str) -> MeasureFunction:
 
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
-    for name, (unit, definition) in _PROBES.items():
+    for name, (unit, definition) in (_PROBES | CARD_PROBES | NODE_PROBES).items():
         register(name, unit, _probe(name, definition), statistics=ONE_VALUE, windows=("load",))
     for name, (attribute, definition) in _COUNTS.items():
         register(

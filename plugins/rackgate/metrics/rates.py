@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rackgate.observation import Observation
     from rackgate.slo import Slo
 
-__all__ = ["output_token_throughput", "register_metrics"]
+__all__ = ["output_token_throughput", "register_metrics", "request_throughput"]
 
 
 def error_rate(observation: Observation, slo: Slo, entity: str) -> Measurement:

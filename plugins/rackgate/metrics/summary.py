@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rackgate.metrics.metric import Metric, measure
+from rackgate.metrics.metric import measure
 from rackgate.metrics.requests import lag_p99_ms
 from rackgate.metrics.shipped import register_metrics
 from rackgate.observation import Observation, Offer
+from rackgate.registry import Registry
 from rackgate.slo import Op, Scope, Slo
 from rackgate.target import EngineSpec, Target
 
@@ -59,10 +60,9 @@ class LoadNumbers:
 
 def numbers_of(*offered: OfferedLoad, lag_limit_ms: float = 10.0) -> LoadNumbers:
     """Return the numbers of all looks of one load, at the entity `rack`: everything that was called."""
-    metrics: dict[str, Metric] = {}
-    register_metrics(
-        lambda name, unit, function: metrics.update({name: Metric(name=name, unit=unit, function=function)})
-    )
+    registry = Registry()
+    register_metrics(registry.add_metric)
+    metrics = registry.metrics
     load = offered[0].load
     engines = tuple(
         EngineSpec(name=name, launcher="remote", model="") for name in offered[0].engines if name != "gateway"

@@ -65,6 +65,20 @@ class CardKnobs:
     slowdown_c: float = 87.0
     slowdown_clock_factor: float = 0.6
 
+    work_reaches_card: bool = True
+    power_limit_w: float = 700.0
+    memory_hotter_c: float = 6.0
+
+    # Its health counters: as they stand, and what comes to them with each second of work.
+    ecc_volatile_uncorrectable: int = 0
+    row_remap_pending: int = 0
+    row_remap_failed: int = 0
+    remapped_rows_uncorrectable: int = 0
+    last_xid: int = 0
+    ecc_errors_per_busy_s: float = 0.0
+    pcie_replays_per_busy_s: float = 0.0
+    nvlink_errors_per_busy_s: float = 0.0
+
     # Its telemetry.
     absent_from_exporter: bool = False
     blank_fields: tuple[str, ...] = ()
@@ -73,9 +87,10 @@ class CardKnobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKnobs:
-    """One node: whether its exporter listens."""
+    """One node: whether its exporter listens, and the shipped folder that stands in for its host."""
 
     exporter_listening: bool = True
+    host_root: str = "healthy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import sys
 from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
 
 from rackgate.simulator.scenarios import Scenario, scenario
-from rackgate.target import BatchSystem, Card, EngineSpec, Gateway, Member, Node, Prices, Target
+from rackgate.target import BatchSystem, Card, EngineSpec, Gateway, Member, Node, NodeAccess, Prices, Target
 
 __all__ = ["CARD_MODEL", "CARD_SKU", "RackSettings", "chosen_scenario", "simulated_target"]
 
@@ -47,7 +49,11 @@ def simulated_target(settings: RackSettings) -> Target:
     """Return the facts of the rack as far as they are known before it runs: no URLs."""
     chosen = chosen_scenario(settings)
     nodes = tuple(
-        Node(name=node, cards=tuple(_card(settings, node, index) for index in range(len(cards))))
+        Node(
+            name=node,
+            cards=tuple(_card(settings, node, index) for index in range(len(cards))),
+            access=NodeAccess(root=_host_root(chosen.node(node).host_root)),
+        )
         for node, cards in _names(settings)
     )
     return Target(
@@ -71,6 +77,15 @@ def simulated_target(settings: RackSettings) -> Target:
         may_break=("engine",),
         source=f"simulator, scenario {chosen.name}",
     )
+
+
+def _host_root(name: str) -> str:
+    """Return the shipped folder that stands in for a host; raises ValueError that names the known ones."""
+    folder = Path(str(files(__package__))) / "host_roots"
+    known = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    if name not in known:
+        raise ValueError(f"unknown host_root {name!r}; known are {', '.join(known)}")
+    return str(folder / name)
 
 
 def _names(settings: RackSettings) -> list[tuple[str, list[str]]]:

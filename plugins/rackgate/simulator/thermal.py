@@ -53,7 +53,8 @@ class CardSensors:
         if elapsed_s <= 0:
             return
         knobs, state = self.knobs, self.state
-        work_s, busy_s = state[Slot.WORK_S], state[Slot.BUSY_S]
+        reaches = float(knobs.work_reaches_card)
+        work_s, busy_s = state[Slot.WORK_S] * reaches, state[Slot.BUSY_S] * reaches
         share = 1 - math.exp(-elapsed_s / _SMOOTHING_S)
         intensity = min(1.0, (work_s - self._work_s) / elapsed_s)
         utilisation = min(1.0, (busy_s - self._busy_s) / elapsed_s)
@@ -85,13 +86,30 @@ class CardSensors:
             reasons = _GPU_IDLE
         return {
             "DCGM_FI_DEV_SM_CLOCK": round(_SM_CLOCK_MHZ * self.clock_factor),
-            "DCGM_FI_DEV_MEMORY_TEMP": round(self.temperature_c + 6),
+            "DCGM_FI_DEV_MEMORY_TEMP": round(self.temperature_c + self.knobs.memory_hotter_c),
             "DCGM_FI_DEV_GPU_TEMP": round(self.temperature_c),
             "DCGM_FI_DEV_POWER_USAGE": round(self.power_w, 3),
             "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": round(self.energy_j * 1e3),
             "DCGM_FI_DEV_GPU_UTIL": round(100 * self.utilisation),
             "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": reasons,
-            "DCGM_FI_DEV_XID_ERRORS": 0,
+            "DCGM_FI_DEV_XID_ERRORS": self.knobs.last_xid,
             "DCGM_FI_DEV_FB_FREE": _TOTAL_MIB - used_mib,
             "DCGM_FI_DEV_FB_USED": used_mib,
+            **self._health(),
+        }
+
+    def _health(self) -> dict[str, float]:
+        """Return the counters of memory and links, and the limit: what changes seldom or never."""
+        knobs, busy_s = self.knobs, self._busy_s
+        return {
+            "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": knobs.power_limit_w,
+            "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": knobs.ecc_volatile_uncorrectable
+            + int(knobs.ecc_errors_per_busy_s * busy_s),
+            "DCGM_FI_DEV_ROW_REMAP_PENDING": knobs.row_remap_pending,
+            "DCGM_FI_DEV_ROW_REMAP_FAILURE": knobs.row_remap_failed,
+            "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": knobs.remapped_rows_uncorrectable,
+            "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": int(knobs.pcie_replays_per_busy_s * busy_s),
+            "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": int(knobs.nvlink_errors_per_busy_s * busy_s),
+            "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL": 0,
+            "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL": 0,
         }

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rackgate.target import NodeAccess
 from rackgate.telemetry.engine_metrics import EngineMetricsSource
 from rackgate.telemetry.exporter import ExporterSource
 from rackgate.telemetry.host_source import HostSource
 from rackgate.telemetry.kernel_source import KernelLogSource
 from rackgate.telemetry.prometheus import PrometheusSource
+from rackgate.telemetry.redfish_client import RedfishLogin
 from rackgate.telemetry.redfish_source import RedfishSource
 from rackgate.telemetry.remote_log import RemoteKernelLog
 from rackgate.telemetry.runner import LocalRunner, RootRunner
@@ -20,34 +23,14 @@ from rackgate.telemetry.ssh import SshRunner
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rackgate.target import Node, Target
-    from rackgate.telemetry.redfish_client import RedfishLogin
+    from rackgate.target import Node, Redfish, Target
     from rackgate.telemetry.runner import Runner
     from rackgate.telemetry.source import Source
 
-__all__ = ["CARD_SOURCES", "NodeAccess", "TelemetryPlan", "assemble", "runner_of"]
+__all__ = ["CARD_SOURCES", "TelemetryPlan", "assemble", "kernel_log_of", "plan_of", "runner_of"]
 
 CARD_SOURCES = ("exporter", "prometheus", "nvml", "nvidia-smi")
 """Where the signals of a node's cards can come from; exactly one is asked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeAccess:
-    """How one node may be asked beyond its exporter.
-
-    `cards` is one of `CARD_SOURCES`, None for the exporter if one is declared. `ssh` is what one would
-    give to `ssh`, `local` says that the node is this machine, `sudo` that `sudo -n` may be tried.
-    `root` is a folder that stands in for the machine.
-    """
-
-    cards: str | None = None
-    ssh: str | None = None
-    local: bool = False
-    sudo: bool = False
-    root: Path | None = None
-    kernel_log: Path | None = None
-    redfish: str | None = None
-    redfish_login: RedfishLogin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +49,19 @@ class TelemetryPlan:
         return self.nodes.get(node, NodeAccess())
 
 
+def plan_of(target: Target) -> TelemetryPlan:
+    """Return how a rack is read, as its target declares it."""
+    return TelemetryPlan(
+        nodes={node.name: node.access for node in target.nodes},
+        prometheus=target.prometheus_url,
+        ssh_config=_path(target.ssh_config),
+    )
+
+
 def runner_of(node: str, access: NodeAccess, plan: TelemetryPlan) -> Runner | None:
     """Return how commands and files of a node are had, None if they may not be."""
     if access.root is not None:
-        return RootRunner(access.root, node)
+        return RootRunner(Path(access.root), node)
     if access.local:
         return LocalRunner(node, sudo=access.sudo)
     if access.ssh is not None:
@@ -118,16 +110,38 @@ def _host_sources(node: Node, access: NodeAccess, plan: TelemetryPlan) -> list[S
     runner = runner_of(node.name, access, plan)
     if runner is not None:
         found.append(HostSource(node.name, runner))
-    if access.kernel_log is not None:
-        found.append(KernelLogSource(node, access.kernel_log))
-    elif access.local:
-        found.append(KernelLogSource(node, Path("/dev/kmsg")))
-    elif runner is not None:
-        log_runner = runner_of(node.name, access, plan)  # one of its own: sources poll side by side
-        found.append(RemoteKernelLog(node.name, log_runner or runner))
-    if access.redfish and access.redfish_login:
-        found.append(RedfishSource(node.name, access.redfish, access.redfish_login))
+    log = kernel_log_of(node, access, plan)
+    if log is not None:
+        found.append(log)
+    if access.redfish is not None:
+        found.append(RedfishSource(node.name, access.redfish.url, _login(access.redfish)))
     return found
+
+
+def kernel_log_of(
+    node: Node, access: NodeAccess, plan: TelemetryPlan
+) -> KernelLogSource | RemoteKernelLog | None:
+    """Return a node's kernel log, with a runner of its own: sources poll side by side."""
+    if access.kernel_log is not None:
+        return KernelLogSource(node, Path(access.kernel_log))
+    if access.local and access.root is None:
+        return KernelLogSource(node, Path("/dev/kmsg"))
+    runner = runner_of(node.name, access, plan)
+    return RemoteKernelLog(node.name, runner) if runner is not None else None
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
+
+
+def _login(redfish: Redfish) -> RedfishLogin:
+    return RedfishLogin(
+        user=os.environ.get(redfish.user_env, ""),
+        password=os.environ.get(redfish.password_env, ""),
+        session=redfish.session,
+        ca_file=_path(redfish.ca_file),
+        pinned_file=_path(redfish.pinned_file),
+    )
 
 
 def _engine_sources(

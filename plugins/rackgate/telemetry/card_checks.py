@@ -55,13 +55,15 @@ class Finding:
 def growth(series: Series, start_ns: int, end_ns: int) -> Finding:
     """Return counter at the end - counter at the start; a counter that fell was reset and counts anew.
 
-    The start is the last sample at or before the window, else the first inside. One sample alone says
-    nothing.
+    The start is the last sample at or before the window, else the first inside. With only one of these
+    the first sample after the window is the end; one sample alone says nothing.
     """
     moments, values = _present(series)
     before = np.flatnonzero(moments <= start_ns)
     inside = np.flatnonzero((moments > start_ns) & (moments <= end_ns))
     chosen = np.concatenate((before[-1:], inside))
+    if len(chosen) == 1:  # a slow counter's next sample may lie just behind a short load
+        chosen = np.concatenate((chosen, np.flatnonzero(moments > end_ns)[:1]))
     if not len(chosen):
         return _missing(series)
     if len(chosen) < 2 and _uncovered(series, start_ns, end_ns) is None:

@@ -79,18 +79,22 @@ def probe_hosts(facts: Mapping[str, Mapping[str, Fact]], cards: Mapping[str, int
     different = outliers(facts)
     for node, known in facts.items():
         findings = host_findings(known, cards=cards.get(node, 0))
-        unread = next((fact for fact in known.values() if fact.reason is Reason.TIMEOUT), None)
+        unread = _unread(known)
         for name, verdict in (("host_failures", Verdict.FAIL), ("host_warnings", Verdict.WARN)):
             chosen = [one for one in findings if one.verdict is verdict]
-            if unread is not None or not known.get("kernel"):
-                why = unread or next(iter(known.values()))
-                found[name, node] = missing(name, node, "findings", why.reason or Reason.ABSENT, why.detail)
+            open_question = next((one for one in findings if one.verdict is Verdict.UNKNOWN), None)
+            if unread is not None:
+                found[name, node] = _not_read(name, node, unread)
+            elif not chosen and open_question is not None and open_question.step != "time":
+                text = f"{open_question.step}: {open_question.text}. {open_question.next_step}"
+                found[name, node] = missing(name, node, _UNITS[name], Reason.ABSENT, text)
             else:
                 text = "; ".join(f"{one.step}: {one.text}. {one.next_step}" for one in chosen)
                 found[name, node] = _counted(name, node, len(chosen), text)
         mine = [one for one in different if one.node == node]
         text = "; ".join(f"{one.fact} {one.value}, others {one.others} ({one.share})" for one in mine)
-        found["host_outliers", node] = _counted("host_outliers", node, len(mine), text)
+        name = "host_outliers"
+        found[name, node] = _not_read(name, node, unread) if unread else _counted(name, node, len(mine), text)
         offset = known.get("clock_offset_s")
         if offset is not None:
             found["clock_offset_s", node] = _offset(node, offset)
@@ -129,6 +133,17 @@ def probe_events(books: Mapping[str, EventBook], problems: Mapping[str, str], be
         )
         found[name, node] = _counted(name, node, len(judged), text)
     return found
+
+
+def _unread(known: Mapping[str, Fact]) -> Fact | None:
+    """Return the fact that shows that the host was not read: in time, or at all."""
+    late = next((fact for fact in known.values() if fact.reason is Reason.TIMEOUT), None)
+    kernel = known.get("kernel")
+    return late or (kernel if kernel is not None and kernel.value is None else None)
+
+
+def _not_read(name: str, node: str, fact: Fact) -> Measurement:
+    return missing(name, node, _UNITS[name], fact.reason or Reason.ABSENT, fact.detail)
 
 
 def _from(name: str, entity: str, reading: Reading) -> Measurement:

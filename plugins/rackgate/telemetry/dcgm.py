@@ -200,7 +200,7 @@ def _xids(text: str) -> dict[str, int]:
 def _samples(text: str) -> Iterator[tuple[dict[str, str], str, float]]:
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            yield sample.labels, re.sub("_(total|TOTAL)$", "", sample.name), sample.value
+            yield sample.labels, re.sub("(_total|_TOTAL)+$", "", sample.name), sample.value
 
 
 def _page_of(card: Card, pages: Mapping[str, CardPage]) -> CardPage | None:

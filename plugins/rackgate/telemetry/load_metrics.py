@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
+from rackgate.metrics.metric import ONE_VALUE
 from rackgate.telemetry.card_checks import (
     Finding,
     deviation_from_peers,
@@ -145,6 +146,8 @@ def _deviation(field: str, definition: str) -> MeasureFunction:
             return _no_telemetry(slo, entity)
         values: dict[str, float | None] = {}
         for card in observation.target.cards:
+            if card.name != entity and not observation.members(card.name):
+                continue  # it carries no load: quarantined, or no engine uses it
             window = _window(observation, slo, card.name)
             if not isinstance(window, Measurement):
                 values[card.name] = highest(table.series(card.name, field), *window).value
@@ -157,12 +160,12 @@ def _deviation(field: str, definition: str) -> MeasureFunction:
 
 
 def xids_failed(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """XIDs of class FAIL on the entity during the load, those of our own faults left out."""
+    """XIDs of class FAIL on a card, or a node and its cards, during the load; our own faults' left out."""
     return _events(observation, slo, entity, Verdict.FAIL)
 
 
 def xids_warned(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """XIDs of class WARN on the entity during the load, those of our own faults left out."""
+    """XIDs of class WARN on a card, or a node and its cards, during the load; our own faults' left out."""
     return _events(observation, slo, entity, Verdict.WARN)
 
 
@@ -173,7 +176,8 @@ def _events(observation: Observation, slo: Slo, entity: str, counted: Verdict) -
         return window if isinstance(window, Measurement) else _no_telemetry(slo, entity)
     # A row that holds in sign-off alone is judged by sign-off's classes.
     profile = "signoff" if slo.profiles and set(slo.profiles) <= {"signoff", "strict"} else "ci"
-    judged = _judged(observation, table, entity, window, profile)
+    cards = [card.name for card in observation.target.cards if card.node == entity]
+    judged = [one for name in (entity, *cards) for one in _judged(observation, table, name, window, profile)]
     chosen = [one for one in judged if one.verdict is counted]
     if chosen:
         words = "; ".join(_words(one) for one in chosen[:3])
@@ -248,13 +252,18 @@ def _measurement(slo: Slo, entity: str, found: Finding) -> Measurement:
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
     for name, (unit, definition, look) in _DEFINITIONS.items():
-        register(name, unit, _per_card(definition, look))
-    register(
+        _register(register, name, unit, _per_card(definition, look))
+    _register(
+        register,
         "temperature_deviation_c",
         "°C",
         _deviation(
             "temperature_c", "Highest temperature during the load - median of the other cards' highest."
         ),
     )
-    register("xids_failed", "events", xids_failed)
-    register("xids_warned", "events", xids_warned)
+    _register(register, "xids_failed", "events", xids_failed)
+    _register(register, "xids_warned", "events", xids_warned)
+
+
+def _register(register: Register, name: str, unit: str, function: MeasureFunction) -> None:
+    register(name, unit, function, statistics=ONE_VALUE, windows=("load",), needs_load=True)

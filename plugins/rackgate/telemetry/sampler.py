@@ -146,13 +146,15 @@ class Sampler:
             recent, fresh = list(self._recent), self._recent[self._written :]
             parts = [path for low, high, path in self._parts if low <= end and high >= back]
             before = [one for one in self._thinning.last() if one.value is None and one.t_ns < back]
-            still = [one for one in self._thinning.still(end) if one.t_ns >= back]
+            # At the window's own end too: what is judged there must not hang on the margin's sample.
+            ends = [*self._thinning.still(end_ns), *self._thinning.still(end)]
+            still = [one for one in ends if one.t_ns >= back]
             on_disk = self._dropped_until_ns >= back
         tables = [TelemetryTable.read(path) for path in parts] if on_disk else []
         tables.append(TelemetryTable.from_readings(fresh if on_disk else recent))
         inside = [one.window(back, begin, end) for one in tables]
-        ends = TelemetryTable.from_readings(still)
-        return TelemetryTable.concat([TelemetryTable.from_readings(before), *inside, ends])
+        edges = [TelemetryTable.from_readings(before), TelemetryTable.from_readings(still)]
+        return TelemetryTable.concat([edges[0], *inside, edges[1]])
 
     def _watching(self) -> None:
         """Say of each source that hangs, once per interval, that it does; write full parts."""

@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package")
 def observation(rack_run: Run, rack_engines: Site) -> Observation:
-    """Probe engines, gateway and exporters."""
+    """Probe engines, gateway, exporters and hosts."""
     from rackgate.observation import Observation
-    from rackgate.preflight import probe_cards, probe_engines, probe_gateway
+    from rackgate.preflight import probe_cards, probe_engines, probe_gateway, probe_nodes
 
-    rack_run.on_progress(f"preflight: {len(rack_engines.target.engines)} engines, gateway, exporters")
+    rack_run.on_progress(f"preflight: {len(rack_engines.target.engines)} engines, gateway, exporters, hosts")
     probes = {
         **probe_engines(rack_engines),
         **probe_gateway(rack_engines),
         **probe_cards(rack_engines.target),
+        **probe_nodes(rack_engines.target),
     }
     return Observation(stage="preflight", target=rack_engines.target, probes=probes)

@@ -1,0 +1,142 @@
+"""What a target file says that cannot all be true: cards, names and addresses that are another's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from rackgate.config.problems import nearest
+from rackgate.config.target_tables import CARDS_UNREAD, UNREAD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rackgate.config.target_tables import EngineTable, TargetFile
+
+__all__ = ["contradictions"]
+
+_RESERVED = ("gateway", "rack")
+"""Entities that every run has; nothing else may go by their names."""
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def contradictions(
+    parsed: TargetFile, launchers: Mapping[str, Callable[[Mapping[str, object]], list[str]]]
+) -> list[str]:
+    """Return one line for each; what could not be read (`UNREAD`) contradicts nothing."""
+    problems = _twice("node", [node.name for node in parsed.node])
+    problems += _twice("engine", [engine.name for engine in parsed.engine])
+    for table in parsed.node:
+        problems += _twice(f"node {table.name}: card", [str(card.index) for card in table.card])
+        if table.card and table.cards not in (0, CARDS_UNREAD, len(table.card)):
+            problems.append(f"node {table.name}: cards = {table.cards} but {len(table.card)} [[node.card]]")
+    problems += _telemetry(parsed)
+    problems += _names(parsed)
+    problems += _cards(parsed)
+    for index, engine in enumerate(parsed.engine):
+        problems += [f"engine[{index}].{problem}" for problem in _launching(engine, launchers)]
+    return problems + _addresses(parsed)
+
+
+def _twice(what: str, names: list[str]) -> list[str]:
+    return [
+        f"{what} '{name}' is declared twice"
+        for name in dict.fromkeys(names)
+        if name != UNREAD and names.count(name) > 1
+    ]
+
+
+def _telemetry(parsed: TargetFile) -> list[str]:
+    """Return the sources of signals that the file does not say how to reach."""
+    problems = []
+    prometheus = parsed.telemetry.prometheus if parsed.telemetry else None
+    for index, node in enumerate(parsed.node):
+        asked, where = node.telemetry, f"node[{index}].telemetry"
+        if asked is None:
+            continue
+        if asked.local and asked.ssh:
+            problems.append(f"{where}: local and ssh: one of them")
+        if asked.cards == "prometheus" and not prometheus:
+            problems.append(f"{where}.cards: 'prometheus' needs [telemetry] prometheus")
+        if asked.cards == "exporter" and not node.exporter:
+            problems.append(f"{where}.cards: 'exporter' needs the node's exporter")
+        if asked.cards == "nvml" and not asked.local:
+            problems.append(f"{where}.cards: 'nvml' reads this machine: it needs local = true")
+        if asked.cards == "nvidia-smi" and not (asked.local or asked.ssh):
+            problems.append(f"{where}.cards: 'nvidia-smi' needs local = true or ssh")
+    return problems
+
+
+def _names(parsed: TargetFile) -> list[str]:
+    """Return the names that another entity of a run goes by: a check's identity must tell them apart."""
+    nodes = {node.name: "a node" for node in parsed.node}
+    pools = {engine.pool: "a pool" for engine in parsed.engine}
+    every_run = dict.fromkeys(_RESERVED, "a name that every run uses itself")
+    problems = []
+    for index, node in enumerate(parsed.node):
+        problems += _taken(f"node[{index}].name", node.name, every_run)
+    for index, engine in enumerate(parsed.engine):
+        problems += _taken(f"engine[{index}].name", engine.name, {**nodes, **pools, **every_run})
+        problems += _taken(f"engine[{index}].pool", engine.pool, {**nodes, **every_run})
+    return problems
+
+
+def _taken(where: str, name: str, others: Mapping[str, str]) -> list[str]:
+    return [f"{where}: '{name}' is {others[name]}: choose another name"] if name in others else []
+
+
+def _cards(parsed: TargetFile) -> list[str]:
+    known = {f"{node.name}/gpu{card.index}" for node in parsed.node for card in node.listed}
+    nodes = {node.name for node in parsed.node}
+    unread = {node.name for node in parsed.node if node.cards == CARDS_UNREAD}
+    problems = []
+    taken: dict[str, str] = {}
+    for index, engine in enumerate(parsed.engine):
+        for card in engine.cards:
+            node = card.split("/")[0]
+            doubtful = node in unread or (UNREAD in nodes and node not in nodes)
+            if card in taken:
+                problems.append(f"engine[{index}].cards: {card} is already taken by engine {taken[card]}")
+            elif card not in known and not doubtful:
+                problems.append(f"engine[{index}].cards: no card '{card}'{nearest(card, known)}")
+            taken.setdefault(card, engine.name)
+    return problems
+
+
+def _launching(
+    engine: EngineTable, launchers: Mapping[str, Callable[[Mapping[str, object]], list[str]]]
+) -> list[str]:
+    if engine.launcher == UNREAD:
+        return []
+    if engine.launcher not in launchers:
+        return [f"launcher: no launcher '{engine.launcher}'{nearest(engine.launcher, launchers)}"]
+    problems = [f"settings: {text}" for text in launchers[engine.launcher](engine.settings)]
+    if engine.launcher == "remote" and engine.url is None:
+        problems.append("url: missing (launcher 'remote' needs it)")
+    return problems
+
+
+def _addresses(parsed: TargetFile) -> list[str]:
+    """Return the addresses that stand twice: one server would be counted as two."""
+    given = [(f"engine[{index}].url", engine.url) for index, engine in enumerate(parsed.engine)]
+    given.append(("gateway.url", parsed.gateway.url if parsed.gateway else None))
+    problems = []
+    first: dict[tuple[object, ...], str] = {}
+    for where, url in given:
+        if url is None or url == UNREAD:
+            continue
+        place = _place(url)
+        if place in first:
+            problems.append(f"{where}: {url} is also the address of {first[place]}")
+        first.setdefault(place, where)
+    return problems
+
+
+def _place(url: str) -> tuple[object, ...]:
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:  # no number: the launcher will say so
+        return (url,)
+    return (parts.scheme, parts.hostname, port or _PORTS.get(parts.scheme), parts.path.rstrip("/"))

@@ -1,0 +1,62 @@
+"""OpenAI-compatible embeddings: an answer is one vector of finite numbers, which counts as its token."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rackgate.engines.openai import error_of
+from rackgate.engines.reading import BodyReader, Reading, Unreadable
+
+if TYPE_CHECKING:
+    from rackgate.engines.protocol import AnswerReader, ChatRequest
+
+__all__ = ["EMBEDDINGS", "Embeddings", "interpret"]
+
+
+def interpret(reading: Reading, name: str, data: bytes) -> None:  # noqa: ARG001 - a body has no name
+    """Read a whole body. Raises `ValueError` if it holds no vector."""
+    frame = json.loads(data)
+    if not isinstance(frame, dict):
+        raise Unreadable(f"a JSON object is due, not {type(frame).__name__}")
+    reading.error = error_of(frame)
+    if reading.error is not None:
+        return
+    rows = frame.get("data")
+    vector = (
+        rows[0].get("embedding") if isinstance(rows, list) and rows and isinstance(rows[0], dict) else None
+    )
+    if not isinstance(vector, list) or not vector or not all(_finite(value) for value in vector):
+        raise Unreadable("no vector of finite numbers")
+    reading.token("")
+    usage = frame.get("usage")
+    if isinstance(usage, dict) and isinstance(usage.get("prompt_tokens"), int):
+        reading.prompt_tokens = usage["prompt_tokens"]
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embeddings:
+    """The protocol: one text in, one vector out; `max_tokens` has no meaning."""
+
+    def path(self, model: str) -> str:  # noqa: ARG002 - other protocols name the model in the path
+        """Return the URL path to post to."""
+        return "/v1/embeddings"
+
+    def body(self, request: ChatRequest) -> bytes:
+        """Return the JSON body."""
+        said = [text for exchange in request.history for text in exchange]
+        body = {"model": request.model, "input": "\n".join([*said, request.prompt])}
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def reader(self, *, streamed: bool = False) -> AnswerReader:  # noqa: ARG002 - there is no stream of it
+        """Return a reader for one answer."""
+        return BodyReader(interpret)
+
+
+EMBEDDINGS = Embeddings()

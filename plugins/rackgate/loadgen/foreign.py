@@ -1,0 +1,216 @@
+"""Results of other load generators, as measurements of ours where their definitions allow that.
+
+AIPerf's `profile_export_aiperf.json`, GuideLLM's JSON report and `vllm bench serve --save-result`. None
+of them counts a stream that ends without its terminal signal as a failure, and their percentiles leave
+failures out; what follows from that is UNKNOWN, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rackgate.measurement import Bounds, Measurement, Reason, missing
+from rackgate.statistics.percentiles import order_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["Distribution", "ForeignError", "ForeignReport", "read_foreign"]
+
+
+class ForeignError(ValueError):
+    """A file that is no result of a known load generator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """What a tool tells of one latency: values by quantile (0 is the minimum, 1 the maximum), in ms."""
+
+    quantiles: Mapping[float, float]
+    count: int
+    mean: float | None = None
+
+    def bounds(self, quantile: float, confidence: float = 0.95) -> Bounds:
+        """Return confidence bounds from the quantiles that stand around it; None where none is far enough.
+
+        The order statistic that bounds a percentile is itself bounded by a reported percentile beyond it.
+        """
+        low, high = order_ranks(self.count, quantile, confidence)
+        last = self.count - 1
+        told = self.quantiles.items()
+        lower = [v for q, v in told if low is not None and math.ceil(last * q) + 1 <= low]
+        upper = [v for q, v in told if high is not None and math.floor(last * q) + 1 >= high]
+        return Bounds(lower=max(lower, default=None), upper=min(upper, default=None), confidence=confidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignReport:
+    """One result file: counts, latencies and rates by our metric names, and what it cannot say."""
+
+    tool: str
+    ok: int
+    failed: int | None
+    latencies: Mapping[str, Distribution] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
+    unlike: Mapping[str, str] = field(default_factory=dict)
+    partial: str = ""
+
+    def measurement(self, metric: str, statistic: str, unit: str) -> Measurement:
+        """Return one of our measurements, or why this file does not hold it."""
+        if self.partial:
+            return missing(metric, "rack", unit, Reason.DIED, f"{self.tool}: {self.partial}")
+        if metric in self.unlike:
+            return missing(metric, "rack", unit, Reason.UNSUPPORTED, f"{self.tool}: {self.unlike[metric]}")
+        if metric == "error_rate":
+            return self._error_rate(unit)
+        if metric in self.values:
+            return self._measured(metric, unit, self.values[metric], self.ok)
+        found = self.latencies.get(metric)
+        if found is None:
+            return missing(metric, "rack", unit, Reason.ABSENT, f"{self.tool}'s file does not hold it")
+        return self._percentile(metric, statistic, unit, found)
+
+    def _percentile(self, metric: str, statistic: str, unit: str, found: Distribution) -> Measurement:
+        if self.failed is None:
+            text = f"{self.tool} does not say how many requests failed"
+            return missing(metric, "rack", unit, Reason.ABSENT, text)
+        if self.failed:
+            text = f"its percentiles leave the {self.failed} failed requests out, which count as infinite"
+            return missing(metric, "rack", unit, Reason.UNSUPPORTED, f"{self.tool}: {text}")
+        if statistic == "mean" and found.mean is not None:
+            return self._measured(metric, unit, found.mean, found.count)
+        quantile = {"max": 1.0}.get(statistic)
+        if statistic[:1] == "p" and statistic[1:].isdigit():
+            quantile = float(f"0.{statistic[1:]}")
+        value = found.quantiles.get(quantile) if quantile is not None else None
+        if value is None or quantile is None:
+            return missing(
+                metric, "rack", unit, Reason.ABSENT, f"{self.tool}'s file has no {statistic} of it"
+            )
+        bounds = found.bounds(quantile) if quantile < 1 else None
+        return self._measured(metric, unit, value, found.count, bounds)
+
+    def _error_rate(self, unit: str) -> Measurement:
+        if self.failed is None or not self.ok + self.failed:
+            text = f"{self.tool} does not say how many requests failed"
+            return missing("error_rate", "rack", unit, Reason.ABSENT, text)
+        return self._measured(
+            "error_rate", unit, self.failed / (self.ok + self.failed), self.ok + self.failed
+        )
+
+    def _measured(
+        self, metric: str, unit: str, value: float, count: int, bounds: Bounds | None = None
+    ) -> Measurement:
+        return Measurement(
+            metric=metric, entity="rack", value=value, unit=unit, count=count, bounds=bounds, source=self.tool
+        )
+
+
+def read_foreign(path: Path) -> ForeignReport:
+    """Return what a result file says; the tool is told by the file's shape. Raises `ForeignError`."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ForeignError(f"{path}: cannot be read: {error}") from error
+    readers = (("aiperf_version", _aiperf), ("benchmarks", _guidellm), ("request_throughput", _vllm))
+    for key, reader in readers:
+        if isinstance(data, dict) and key in data:
+            try:
+                return reader(data)
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+                raise ForeignError(f"{path}: not as {reader.__name__[1:]} writes it: {error!r}") from error
+    raise ForeignError(f"{path}: of no known load generator (AIPerf, GuideLLM, vllm bench serve)")
+
+
+def _aiperf(data: dict[str, Any]) -> ForeignReport:
+    names = {"ttft_ms": "time_to_first_token", "tpot_ms": "inter_token_latency", "e2e_ms": "request_latency"}
+    latencies = {}
+    for ours, theirs in names.items():
+        told = data.get(theirs)
+        if told and told.get("unit") == "ms":
+            quantiles = {float(f"0.{name[1:]:0>2}"): v for name, v in told.items() if name[1:].isdigit()}
+            quantiles |= {0.0: told["min"], 1.0: told["max"]}
+            latencies[ours] = Distribution(
+                quantiles=quantiles, count=int(told["count"]), mean=told.get("avg")
+            )
+    ok = int(data["request_count"]["avg"])
+    share = (data.get("request_error_rate") or {}).get("avg")
+    failed = data.get("error_request_count")
+    count = int(failed["avg"]) if failed else None
+    if count is None and share is not None and share < 100:
+        count = round(ok * share / (100 - share))
+    whole = data.get("is_complete", True) and not data.get("was_cancelled")
+    return ForeignReport(
+        tool="AIPerf",
+        ok=ok,
+        failed=count,
+        latencies=latencies,
+        values=_rates(data, {"output_token_throughput": "output_token_throughput"}, "avg"),
+        partial="" if whole else "it is not complete",
+    )
+
+
+def _rates(data: dict[str, Any], names: Mapping[str, str], key: str) -> dict[str, float]:
+    return {ours: float(data[theirs][key]) for ours, theirs in names.items() if data.get(theirs)}
+
+
+def _guidellm(data: dict[str, Any]) -> ForeignReport:
+    if len(data["benchmarks"]) != 1:
+        raise ValueError(f"{len(data['benchmarks'])} benchmarks in one file; judge one at a time")
+    (one,) = data["benchmarks"]
+    metrics = one["metrics"]
+    totals = metrics.get("request_totals") or one["request_totals"]
+    names = {
+        "ttft_ms": "time_to_first_token_ms",
+        "tpot_ms": "inter_token_latency_ms",
+        "e2e_ms": "request_latency",
+    }
+    latencies = {}
+    for ours, theirs in names.items():
+        told = (metrics.get(theirs) or {}).get("successful")
+        if told:
+            scale = 1000.0 if theirs == "request_latency" else 1.0  # this one is in seconds
+            quantiles = {float(f"0.{name[1:]}"): v * scale for name, v in told["percentiles"].items()}
+            quantiles |= {0.0: told["min"] * scale, 1.0: told["max"] * scale}
+            latencies[ours] = Distribution(
+                quantiles=quantiles, count=int(told["count"]), mean=told["mean"] * scale
+            )
+    rate = (metrics.get("output_tokens_per_second") or {}).get("successful")
+    return ForeignReport(
+        tool="GuideLLM",
+        ok=int(totals["successful"]),
+        failed=int(totals["errored"]),
+        latencies=latencies,
+        values={"output_token_throughput": float(rate["mean"])} if rate else {},
+    )
+
+
+def _vllm(data: dict[str, Any]) -> ForeignReport:
+    role = "its TTFT ends at the first chunk, even one that holds only a role"
+    count = int(data["completed"])
+    latencies = {}
+    told = {
+        float(f"0.{name[1:].partition('_')[0]}"): float(value)
+        for name, value in data.items()
+        if name.endswith("_e2el_ms") and name[:1] == "p" and name[1:].partition("_")[0].isdigit()
+    }
+    if told:
+        latencies["e2e_ms"] = Distribution(quantiles=told, count=count, mean=data.get("mean_e2el_ms"))
+    failed = data.get("failed")
+    if failed is None and "num_prompts" in data:
+        failed = int(data["num_prompts"]) - count
+    return ForeignReport(
+        tool="vllm bench serve",
+        ok=count,
+        failed=failed,
+        latencies=latencies,
+        values={
+            "output_token_throughput": float(data["output_throughput"]),
+            "request_throughput": float(data["request_throughput"]),
+        },
+        unlike={"ttft_ms": role, "tpot_ms": f"{role}, and TPOT counts from there", "jitter_ratio": role},
+    )

@@ -1,0 +1,103 @@
+"""The faults of which every known load generator takes at least one for a success."""
+
+import json
+import time
+
+import pytest
+
+from rackgate.load import Limits
+from rackgate.loadgen import attempt, http1
+from rackgate.sample import Outcome
+from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.scenarios import Scenario
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(*deltas, **more):
+    frames = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}], **more} for delta in deltas]
+    body = b"".join(b"data: " + json.dumps(frame).encode() + b"\n\n" for frame in frames)
+    return b"%x\r\n%b\r\n" % (len(body), body)
+
+
+TOKENS = chunk(*({"content": f" word{number}"} for number in range(10)))
+END = b"0\r\n\r\n"
+MOVED = b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://other/v1\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("knobs", "outcome", "words"),
+    [
+        ({"error_share": 1.0}, Outcome.STREAM_ERROR, "EngineCore encountered an issue"),
+        ({"truncate_share": 1.0}, Outcome.TRUNCATED, "connection"),
+        ({"empty_output": True}, Outcome.EMPTY, "no token"),
+    ],
+)
+def test_a_dying_engine_is_not_a_success(ask, knobs, outcome, words):
+    scenario = Scenario(name="fault", summary="", cards={"*": knobs})
+    with start_rack(RackSettings(nodes=1, cards=1), scenario=scenario) as rack:
+        engine = rack.engines[0]
+        sample = ask(engine.url, endpoint={"model": engine.spec.model}, output_tokens=20)
+    assert outcome is sample.outcome
+    assert words in sample.detail
+    assert 200 == sample.http_status
+
+
+def test_a_clean_end_without_a_terminal_signal_is_truncated(ask, reply):
+    sample = ask(reply(HEAD + TOKENS + END).url, output_tokens=20)
+    assert (Outcome.TRUNCATED, 10) == (sample.outcome, len(sample.token_ns))
+
+
+def test_usage_without_text_is_empty(ask, reply):
+    usage = {"prompt_tokens": 5, "completion_tokens": 20, "total_tokens": 25}
+    end = chunk({"role": "assistant", "content": ""}) + chunk({}, usage=usage) + chunk({})
+    sample = ask(reply(HEAD + end + b"e\r\ndata: [DONE]\n\n\r\n" + END).url, output_tokens=20)
+    assert Outcome.EMPTY is sample.outcome
+    assert sample.first_token_ns is None
+
+
+def test_a_role_at_once_is_no_first_token(ask, raw_server):
+    def handle(connection, _number):
+        connection.sendall(HEAD + chunk({"role": "assistant", "content": ""}))
+        time.sleep(0.15)
+        connection.sendall(TOKENS + b"e\r\ndata: [DONE]\n\n\r\n" + END)
+        return ""
+
+    sample = ask(raw_server(handle).url)
+    assert Outcome.OK is sample.outcome
+    assert sample.ttft_ms() > 140
+
+
+def test_a_redirect_is_told_and_not_followed(ask, reply):
+    server = reply(
+        b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://other/v1\r\nContent-Length: 0\r\n\r\n"
+    )
+    sample = ask(server.url)
+    assert Outcome.HTTP_ERROR is sample.outcome
+    assert "HTTP 307: redirects to http://other/v1, which is not followed" == sample.detail
+    assert 1 == len(server.requests)
+
+
+def endless(raw_server, piece, head=HEAD):
+    def handle(connection, _number):
+        connection.sendall(head)
+        while True:
+            connection.sendall(piece)
+
+    return raw_server(handle).url
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_server_that_never_stops_is_cut_off(ask, raw_server, monkeypatch, streamed):
+    monkeypatch.setattr(attempt, "MAX_RESPONSE_BYTES", 1 << 20)
+    head = HEAD if streamed else HEAD.replace(b"text/event-stream", b"application/json")
+    sample = ask(endless(raw_server, TOKENS, head), limits=Limits(total_s=60.0))
+    assert (Outcome.MALFORMED, "a response of more than 1 MiB") == (sample.outcome, sample.detail[:29])
+
+
+def test_a_head_that_never_ends_is_cut_off(ask, raw_server, monkeypatch):
+    monkeypatch.setattr(http1, "MAX_HEAD_BYTES", 1 << 18)
+    url = endless(raw_server, b"X-More: and more\r\n", b"HTTP/1.1 200 OK\r\n")
+    sample = ask(url, limits=Limits(first_token_s=20.0))
+    assert Outcome.MALFORMED is sample.outcome
+    assert "a head of more than 256 KiB" in sample.detail

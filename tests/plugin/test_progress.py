@@ -1,0 +1,38 @@
+"""What a run says while it runs."""
+
+import pytest
+
+SPEAKS = """
+import pytest
+pytestmark = [pytest.mark.rack_acceptance, pytest.mark.rack_stage("preflight")]
+def test_speaks(rack_run):
+    rack_run.on_progress("waiting for a token")
+"""
+
+
+@pytest.mark.parametrize(("quiet", "told"), [((), True), (("-q",), True), (("-qq",), False)])
+def test_progress_is_told_unless_a_run_is_asked_to_be_silent(pytester, run, quiet, told):
+    pytester.makepyfile(test_speaks=SPEAKS)
+    assert told == ("waiting for a token" in run("-m", "rack_acceptance", "--rack-out=run", *quiet).text)
+
+
+SIMULATED = """
+[target]
+name = "x"
+model = "m"
+simulated = true
+[[engine]]
+name = "e"
+launcher = "remote"
+url = "http://127.0.0.1:9"
+"""
+
+
+def test_only_the_rack_that_a_run_makes_itself_has_a_scenario(pytester, run):
+    pytester.makeconftest("")
+    pytester.path.joinpath("rack.toml").write_text(SIMULATED)
+    asked = ("--pyargs", "rackgate_suites", "--rack-stage=preflight", "--collect-only")
+    own = run(*asked, "--rack-scenario=slow_card")
+    assert "SIMULATED rack, scenario slow_card: never valid for sign-off" in own.text
+    other = run(*asked, "--rack-target=rack.toml")
+    assert "SIMULATED rack: never valid for sign-off" in other.text
