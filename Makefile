@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system accept accept-real accept-docker test lint format types benchmark clean
+.PHONY: help setup system accept accept-real accept-docker test lint format types bench-load bench-startup clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -49,8 +49,11 @@ format: $(STAMP)  ## let ruff repair what it can
 types: $(STAMP)  ## mypy --strict over all packages
 	$(BIN)/mypy --strict
 
-benchmark: $(STAMP)  ## what the plugin costs and how good the load generator is
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+bench-load: $(STAMP)  ## the load generator beside its peers (docs/performance.md)
+	$(BIN)/python benchmarks/load.py $(ARGS)
+
+bench-startup: $(STAMP)  ## what the plugin adds to pytest's start-up in a project that does not use it
+	$(BIN)/python benchmarks/startup_share.py
 
 clean:  ## remove what was built (the run folders stay)
 	rm -rf $(VENV) .venv-vllm .cache dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

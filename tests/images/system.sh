@@ -12,6 +12,9 @@ command -v docker-registry >/dev/null || missing="$missing docker-registry"
 [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
 command -v ssh >/dev/null || missing="$missing openssh-client"
 command -v openssl >/dev/null || missing="$missing openssl"
+command -v ip >/dev/null || missing="$missing iproute2"
+command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
+command -v taskset >/dev/null || missing="$missing util-linux"
 
 if [ -n "$missing" ]; then
     if [ "$(id -u)" != 0 ]; then
