@@ -12,6 +12,7 @@ command -v docker-registry >/dev/null || missing="$missing docker-registry"
 [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
 command -v ssh >/dev/null || missing="$missing openssh-client"
 command -v openssl >/dev/null || missing="$missing openssl"
+command -v prometheus >/dev/null || missing="$missing prometheus"
 command -v ip >/dev/null || missing="$missing iproute2"
 command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
 command -v taskset >/dev/null || missing="$missing util-linux"
@@ -23,7 +24,8 @@ if [ -n "$missing" ]; then
     fi
     echo "installing$missing"
     apt-get update -qq
+    # RUNLEVEL=1: the tests start what they need themselves, no package shall start its service.
     # shellcheck disable=SC2086  # one word each
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
 fi
 exec sh "$here/start_docker.sh"
