@@ -47,7 +47,8 @@ class Measurement:
 
     `value` may be infinite (a percentile reached by failed requests), never NaN. A value and a reason
     exclude each other. `count` is the number of samples behind the value. `hint` says what to try where the
-    measuring itself found out, such as which layer of a service failed.
+    measuring itself found out, such as which layer of a service failed. `beside` lists what else was seen
+    at that time: no proof of a cause.
     """
 
     metric: str
@@ -60,6 +61,7 @@ class Measurement:
     detail: str = ""
     source: str = ""
     hint: str = ""
+    beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.value is not None and math.isnan(self.value):

@@ -40,10 +40,22 @@ def verdict_message(check: Check, measurement: Measurement, judgement: Judgement
     detail = judgement.detail or measurement.detail
     if detail:
         lines.append(f"  seen    {detail}")
-    hint = measurement.hint or slo.hint
-    if hint and not judgement.verdict.accepted:
-        lines.append(f"  next    {hint}")
+    if not judgement.verdict.accepted:
+        lines += _cause(detail)
+        lines += [f"  beside  {text}" for text in measurement.beside]
+        hint = measurement.hint or slo.hint
+        lines += [f"  next    {hint}"] if hint else []
     return "\n".join(lines)
+
+
+def _cause(seen: str) -> list[str]:
+    """Return the line that a known failure's signature gives, if what was seen shows one."""
+    from rackgate.diagnosis.signatures import diagnose  # here: most verdicts need none of it
+
+    return [
+        f"  cause   {known.signature.layer}: {known.signature.meaning}; {known.signature.next_steps[0]}"
+        for known in diagnose(seen, limit=1)
+    ]
 
 
 def gated_message(by: str) -> str:

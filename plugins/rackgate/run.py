@@ -179,8 +179,13 @@ class Run:
         return self.registry.metrics[metric].definition if metric in self.registry.metrics else ""
 
     def measure(self, check: Check, observation: Observation) -> Measurement:
-        """Return what the check's row asks for, from what was observed."""
-        return measure(self.registry.metrics, check.slo, check.entity, observation)
+        """Return what the check's row asks for, from what was observed; unmet, with what else was seen."""
+        found = measure(self.registry.metrics, check.slo, check.entity, observation)
+        if found.value is None or observation.telemetry is None or judge(check, found).verdict.accepted:
+            return found
+        from rackgate.diagnosis.context import with_what_else
+
+        return with_what_else(check, found, observation)
 
     def judge(self, check: Check, measurement: Measurement) -> tuple[Judgement, str]:
         """Judge a measurement, record the verdict, close gates; return the judgement and its message."""
