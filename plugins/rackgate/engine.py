@@ -11,7 +11,15 @@ if TYPE_CHECKING:
 
     from rackgate.target import EngineSpec
 
-__all__ = ["Engine", "Killable", "LaunchFailed", "Launcher"]
+__all__ = [
+    "CardRemovable",
+    "Engine",
+    "Killable",
+    "LaunchFailed",
+    "Launcher",
+    "Partitionable",
+    "Pausable",
+]
 
 
 @runtime_checkable
@@ -28,11 +36,48 @@ class Killable(Protocol):
         """Start the engine again where it was; return when the process exists, not when it serves."""
 
 
+@runtime_checkable
+class Pausable(Protocol):
+    """An engine that can be frozen where it stands: its port stays open, nothing answers."""
+
+    def pause(self) -> None:
+        """Freeze all its processes."""
+
+    def resume(self) -> None:
+        """Let its processes go on."""
+
+
+@runtime_checkable
+class Partitionable(Protocol):
+    """An engine whose network can be cut between it and its clients, its process untouched.
+
+    Both acts may be repeated, and do nothing once the engine is gone.
+    """
+
+    def partition(self) -> None:
+        """Cut the network; return when no client reaches the engine."""
+
+    def rejoin(self) -> None:
+        """Heal the network; return when clients reach its address and port again."""
+
+
+@runtime_checkable
+class CardRemovable(Protocol):
+    """An engine that can be started again with fewer of its cards."""
+
+    def restart_without(self, *cards: str) -> None:
+        """Start it again on its port without these cards; none gives all back.
+
+        Raises `ValueError`, before anything is done, for a card that is not the engine's.
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """An engine that answers at `url` (scheme://host:port, no path).
 
-    `handle` carries the capabilities: test with `isinstance(engine.handle, Killable)`.
+    `handle` carries the capabilities: test with `isinstance(engine.handle, Killable)`, and
+    so for `Pausable`, `Partitionable` and `CardRemovable`.
     `cold_start_s` is the time from start to the first token, None for an engine found running.
     """
 

@@ -18,15 +18,14 @@ from rackgate.telemetry.card_probes import (
 from rackgate.telemetry.reading import REQUIRED
 
 if TYPE_CHECKING:
-    import httpx
-
     from rackgate.engine import LaunchFailed
     from rackgate.engines.probe import EngineProbe
     from rackgate.site import Site
-    from rackgate.target import EngineSpec, Node, Target
+    from rackgate.target import Card, EngineSpec, Node, Target
     from rackgate.telemetry.assembly import TelemetryPlan
     from rackgate.telemetry.host import Fact
     from rackgate.telemetry.reading import Reading
+    from rackgate.telemetry.source import Source
 
 __all__ = ["probe_cards", "probe_engines", "probe_gateway", "probe_nodes"]
 
@@ -113,19 +112,27 @@ def probe_gateway(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
 
 
 def probe_cards(target: Target) -> Probes:
-    """Return whether each card is listed by its node's exporter, gives the required signals, and is sound."""
-    import httpx
+    """Return whether each card is listed by its node's source, gives the required signals, and is sound."""
+    from rackgate.telemetry.assembly import card_source_of, plan_of
 
-    found: Probes = {}
-    with httpx.Client(timeout=2.0, trust_env=False) as client:
-        for node in target.nodes:
-            readings = _best_poll(client, node)
+    plan, found = plan_of(target), {}
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        looks = pool.map(lambda node: _best_poll(card_source_of(node, plan)), target.nodes)
+        for node, readings in zip(target.nodes, looks, strict=True):
             for card in node.cards:
-                mine = [one for one in readings if one.entity == card.name]
+                mine = [one for one in readings if one.entity == card.name] or _silent(node, card)
                 found.update(_card_measurements(card.name, mine))
                 found.update(_soundness(card.name, mine))
             found.update(probe_fabric(readings, {card.name: node.name for card in node.cards}))
     return found
+
+
+def _silent(node: Node, card: Card) -> list[Reading]:
+    """Return, of a card that nothing was said of, that it is absent."""
+    from rackgate.telemetry.reading import Reading
+
+    now_ns, text = time.perf_counter_ns(), f"the source of {node.name} says nothing of this card"
+    return [Reading(now_ns, node.name, card.name, name, None, Reason.ABSENT, text) for name in REQUIRED]
 
 
 def _soundness(card: str, readings: list[Reading]) -> Probes:
@@ -175,16 +182,17 @@ def _look_into(node: Node, plan: TelemetryPlan) -> tuple[Node, dict[str, Fact] |
     return node, known, events
 
 
-def _best_poll(client: httpx.Client, node: Node) -> list[Reading]:
-    """Poll until the exporter answers, at most three times: one lost scrape is no lost card."""
-    from rackgate.telemetry.sampler import poll_node
+def _best_poll(source: Source) -> list[Reading]:
+    """Poll until the source answers, at most three times: one lost scrape is no lost card."""
+    from rackgate.telemetry.sampler import polled
 
-    readings = poll_node(client, node)
+    readings = polled(source)
     for _ in range(_POLLS - 1):
         if any(one.value is not None for one in readings):
             break
         time.sleep(0.2)
-        readings = poll_node(client, node)
+        readings = polled(source) or readings
+    source.close()
     return readings
 
 
@@ -197,9 +205,11 @@ def _card_measurements(card: str, readings: list[Reading]) -> Probes:
         if reason is not Reason.ABSENT:
             seen = missing(present, card, "bool", reason, detail)
         return {(present, card): seen, (coverage, card): missing(coverage, card, "ratio", reason, detail)}
-    lacking = [one for one in readings if one.field in REQUIRED and one.value is None]
+    said = {one.field: one for one in readings}
+    lacking = [name for name in REQUIRED if name not in said or said[name].value is None]
     share = 1 - len(lacking) / len(REQUIRED)
-    detail = "; ".join(f"{one.field}: {one.reason} ({one.detail})" for one in lacking)
+    why = {name: f"{said[name].reason} ({said[name].detail})" for name in lacking if name in said}
+    detail = "; ".join(f"{name}: {why.get(name, 'nobody asked for it')}" for name in lacking)
     covered = Measurement(
         metric=coverage,
         entity=card,
@@ -210,7 +220,7 @@ def _card_measurements(card: str, readings: list[Reading]) -> Probes:
         source="exporter",
     )
     return {
-        (present, card): _bool(present, card, True, "listed by the exporter"),
+        (present, card): _bool(present, card, True, "listed"),
         (coverage, card): covered,
     }
 

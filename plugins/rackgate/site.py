@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rackgate.engine import Engine, LaunchFailed
+from rackgate.measurement import Measurement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -132,6 +133,7 @@ def _launch(
     _record(
         run, spec, state="ready", url=engine.url, cold_start_s=engine.cold_start_s, image=engine.image_digest
     )
+    _record_cold_start(run, engine)
 
 
 @contextmanager
@@ -165,4 +167,27 @@ def _simulated(run: Run, scenario: str, seed: int) -> Iterator[Site]:
 def _record(run: Run, spec: EngineSpec, **payload: object) -> None:
     run.record(
         "engine", engine=spec.name, entity=spec.entity, launcher=spec.launcher, model=spec.model, **payload
+    )
+
+
+def _record_cold_start(run: Run, engine: Engine) -> None:
+    """Record how long the start took; nothing for an engine that was found running."""
+    if engine.cold_start_s is None:
+        return
+    value = Measurement(
+        metric="cold_start_s",
+        entity=engine.entity,
+        value=engine.cold_start_s,
+        unit="s",
+        count=1,
+        source=engine.spec.launcher,
+    )
+    run.record(
+        "measurement",
+        stage="start",
+        load="",
+        statistic="value",
+        definition="start of the engine to its first token",
+        headline=False,
+        **asdict(value),
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engine import Killable, LaunchFailed
+from rackgate.engine import CardRemovable, Killable, LaunchFailed, Partitionable, Pausable
 from rackgate.engines import leftovers
 from rackgate.engines.launchers.filling import filled_in
 from rackgate.engines.launchers.ports import free_port
@@ -351,6 +351,13 @@ def test_a_paused_engine_does_not_answer_and_goes_on_afterwards(launch, process_
         assert probe_engine(engine.url, "tiny", {}, deadline_s=0.5).layer_failed == "service"
         engine.handle.resume()
         assert probe_engine(engine.url, "tiny", {}, deadline_s=20).ok
+
+
+def test_a_process_can_be_paused_and_lose_a_card_but_has_no_network_of_its_own_to_cut(launch, process_spec):
+    with launch(process_spec()) as engine:
+        assert isinstance(engine.handle, Pausable)
+        assert isinstance(engine.handle, CardRemovable)
+        assert not isinstance(engine.handle, Partitionable)
 
 
 def test_a_catalogue_engine_of_another_protocol_is_refused(launch, process_spec):

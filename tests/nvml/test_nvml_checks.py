@@ -18,7 +18,7 @@ from rackgate.telemetry.sampler import Sampler
 from rackgate.verdict import Verdict
 
 METRICS = {}
-register_metrics(lambda name, unit, function: METRICS.update({name: (unit, function)}))
+register_metrics(lambda name, unit, function, **_: METRICS.update({name: (unit, function)}))
 
 # check: (operator, bound, what breaks it in mid-load, what hides it)
 CHECKS = {

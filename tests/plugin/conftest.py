@@ -15,7 +15,7 @@ CONFTEST = """
 import json, os, pathlib
 import pytest
 from rackgate.measurement import Bounds, Measurement, Reason
-from rackgate.target import Card, EngineSpec, Gateway, Member, Node, Target
+from rackgate.target import Card, EngineSpec, Gateway, Member, Node, NodeAccess, Target
 
 HERE = pathlib.Path(__file__).parent
 
@@ -25,6 +25,7 @@ def pytest_rack_target(config):
         Node(
             name=f"node{n}",
             cards=tuple(Card(name=f"node{n}/gpu{g}", node=f"node{n}", index=g) for g in (0, 1)),
+            access=NodeAccess(root="/nowhere"),
         )
         for n in (1, 2)
     )

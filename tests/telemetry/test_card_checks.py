@@ -58,6 +58,11 @@ def test_one_sample_of_a_counter_shows_no_growth():
     assert growth(series([7]), 0, 3 * SECOND).reason == Reason.TOO_FEW
 
 
+def test_a_short_load_between_two_samples_of_a_slow_counter_has_its_growth():
+    kept = Series(np.array([0, 5, 6]) * SECOND, np.array([7.0, 9.0, 20.0]), ())
+    assert growth(kept, 2 * SECOND, 4 * SECOND).value == 2.0
+
+
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=30))
 def test_growth_without_a_reset_is_the_difference(steps):
     counter = np.cumsum(steps).tolist()

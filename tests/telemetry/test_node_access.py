@@ -1,5 +1,6 @@
 """How a target opens its nodes' hosts, which rows are asked there, and what preflight sees in them."""
 
+import re
 from dataclasses import replace
 from importlib.resources import files
 
@@ -8,9 +9,11 @@ import pytest
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
 from rackgate.planning import plan_checks
-from rackgate.preflight import probe_nodes
+from rackgate.preflight import probe_cards, probe_nodes
 from rackgate.slo import Op, Scope, Slo
 from rackgate.target import NodeAccess, Redfish
+from rackgate.telemetry.runner import Ran
+from rackgate.telemetry.smi_source import COLUMNS, SmiSource
 
 ROOTS = files("rackgate.simulator") / "host_roots"
 
@@ -130,3 +133,30 @@ def test_preflight_reads_a_host_and_its_kernel_log():
 
 def test_a_node_that_is_not_opened_is_not_looked_into():
     assert probe_nodes(target(cards=2)) == {}
+
+
+class Asked:
+    """Answers nothing and keeps what it was asked."""
+
+    name = "n1"
+    argv = ()
+
+    def run(self, command, _):
+        self.argv = command.argv
+        return Ran(text="", status=0)
+
+
+def test_preflight_reads_cards_from_the_source_that_the_target_names(tmp_path):
+    rack = target({"ssh": "n1", "cards": "nvidia-smi"}, cards=2)
+    node = replace(rack.nodes[0], access=replace(rack.nodes[0].access, root=tmp_path))
+    words = dict.fromkeys(COLUMNS.values(), "0") | {"temperature.gpu": "41"}
+    asked = Asked()
+    SmiSource(node, asked).poll()
+    folder = tmp_path / "commands"
+    folder.mkdir()
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", " ".join(asked.argv))[:120]
+    text = ", ".join(["0", "GPU-0", "Disabled", "0x0", *words.values()]) + "\n"
+    (folder / f"{name}.txt").write_text(text)
+    found = probe_cards(replace(rack, nodes=(node,)))
+    assert [found["card_present", f"n1/gpu{index}"].value for index in (0, 1)] == [1.0, 0.0]
+    assert found["ecc_volatile_uncorrectable", "n1/gpu0"].value == 0.0

@@ -21,13 +21,21 @@ from rackgate.telemetry.smi_source import SmiSource
 from rackgate.telemetry.ssh import SshRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from rackgate.target import Node, Redfish, Target
     from rackgate.telemetry.runner import Runner
     from rackgate.telemetry.source import Source
 
-__all__ = ["CARD_SOURCES", "TelemetryPlan", "assemble", "kernel_log_of", "plan_of", "runner_of"]
+__all__ = [
+    "CARD_SOURCES",
+    "TelemetryPlan",
+    "assemble",
+    "card_source_of",
+    "kernel_log_of",
+    "plan_of",
+    "runner_of",
+]
 
 CARD_SOURCES = ("exporter", "prometheus", "nvml", "nvidia-smi")
 """Where the signals of a node's cards can come from; exactly one is asked."""
@@ -77,32 +85,36 @@ def assemble(
     watched: list[Node] = []
     for node in target.nodes:
         access = plan.access(node.name)
-        kind = access.cards or _usual(node, plan)
-        if kind == "prometheus":
-            watched.append(node)
+        if _kind(node, plan) == "prometheus" and plan.prometheus:
+            watched.append(node)  # one source for all of them: one query a look
         else:
-            sources += _card_source(node, kind, access, plan)
+            sources.append(card_source_of(node, plan))
         sources += _host_sources(node, access, plan)
-    if watched and plan.prometheus:
+    if plan.prometheus and watched:
         sources.append(PrometheusSource(plan.prometheus, watched, headers=plan.prometheus_headers))
     if plan.engine_metrics:
         sources += _engine_sources(target, plan, headers or {})
     return sources
 
 
-def _usual(node: Node, plan: TelemetryPlan) -> str:
-    return "exporter" if node.exporter_url or not plan.prometheus else "prometheus"
+def _kind(node: Node, plan: TelemetryPlan) -> str:
+    usual = "exporter" if node.exporter_url or not plan.prometheus else "prometheus"
+    return plan.access(node.name).cards or usual
 
 
-def _card_source(node: Node, kind: str, access: NodeAccess, plan: TelemetryPlan) -> Sequence[Source]:
+def card_source_of(node: Node, plan: TelemetryPlan) -> Source:
+    """Return the one source of the signals of a node's cards."""
+    kind, access = _kind(node, plan), plan.access(node.name)
     if kind == "nvml":
         from rackgate.telemetry.nvml_source import NvmlSource
 
-        return [NvmlSource(node, deadline_s=plan.timeout_s)]
-    if kind == "nvidia-smi":
-        runner = runner_of(node.name, access, plan)
-        return [SmiSource(node, runner)] if runner is not None else [ExporterSource(node)]
-    return [ExporterSource(node, timeout_s=plan.timeout_s)]
+        return NvmlSource(node, deadline_s=plan.timeout_s)
+    if kind == "prometheus" and plan.prometheus:
+        return PrometheusSource(plan.prometheus, [node], headers=plan.prometheus_headers)
+    runner = runner_of(node.name, access, plan) if kind == "nvidia-smi" else None
+    if runner is not None:
+        return SmiSource(node, runner)
+    return ExporterSource(node, timeout_s=plan.timeout_s)
 
 
 def _host_sources(node: Node, access: NodeAccess, plan: TelemetryPlan) -> list[Source]:

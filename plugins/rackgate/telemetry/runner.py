@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Answers", "Command", "LocalRunner", "Ran", "RootRunner", "Runner", "ask_all", "run_process"]
 
 _LIMIT_BYTES = 1 << 20
+_NAME_LENGTH = 120
 _DENIED = re.compile(
     r"permission denied|operation not permitted|must be root|are you root|insufficient permissions"
     r"|not permitted|interactive authentication required",
@@ -139,7 +140,8 @@ class RootRunner:
     """A folder that stands in for a machine: its files, and `commands/NAME.txt` for what commands say.
 
     NAME is the command line with every run of other characters than letters, digits, dot, dash and
-    underscore as one underscore. A file that begins with `exit N` gives that status.
+    underscore as one underscore, 120 characters at most. A file that begins with `exit N` gives that
+    status.
     """
 
     def __init__(self, root: Path, name: str = "localhost") -> None:
@@ -149,7 +151,7 @@ class RootRunner:
     def run(self, command: Command, deadline_s: float) -> Ran:
         """Return what the folder says that the command says."""
         del deadline_s
-        name = re.sub(r"[^A-Za-z0-9._-]+", "_", " ".join(command.argv))
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", " ".join(command.argv))[:_NAME_LENGTH]
         path = self._root / "commands" / f"{name}.txt"
         try:
             text = path.read_text("utf-8", "replace")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rackgate.telemetry.reading import Reading
     from rackgate.telemetry.source import Source
 
-__all__ = ["Sampler", "poll_node"]
+__all__ = ["Sampler", "poll_node", "polled"]
 
 _KEPT_READINGS = 200_000
 
@@ -44,7 +44,7 @@ class _Lane:
         interval_s = sampler.interval_s
         while not sampler.stopping.is_set():
             self.asked_ns = time.perf_counter_ns()
-            readings = _polled(self.source)
+            readings = polled(self.source)
             self.asked_ns = 0
             sampler.take(readings)
             self.answered = time.perf_counter_ns()
@@ -53,7 +53,8 @@ class _Lane:
         self.source.close()
 
 
-def _polled(source: Source) -> list[Reading]:
+def polled(source: Source) -> list[Reading]:
+    """Return what a source says; what it raises becomes readings with a reason."""
     try:
         return source.poll()
     except Exception as error:  # noqa: BLE001 - the boundary: it becomes readings with a reason
@@ -146,15 +147,13 @@ class Sampler:
             recent, fresh = list(self._recent), self._recent[self._written :]
             parts = [path for low, high, path in self._parts if low <= end and high >= back]
             before = [one for one in self._thinning.last() if one.value is None and one.t_ns < back]
-            # At the window's own end too: what is judged there must not hang on the margin's sample.
-            ends = [*self._thinning.still(end_ns), *self._thinning.still(end)]
-            still = [one for one in ends if one.t_ns >= back]
+            still = [one for one in self._thinning.still(end) if one.t_ns >= back]
             on_disk = self._dropped_until_ns >= back
         tables = [TelemetryTable.read(path) for path in parts] if on_disk else []
         tables.append(TelemetryTable.from_readings(fresh if on_disk else recent))
         inside = [one.window(back, begin, end) for one in tables]
-        edges = [TelemetryTable.from_readings(before), TelemetryTable.from_readings(still)]
-        return TelemetryTable.concat([edges[0], *inside, edges[1]])
+        ends = TelemetryTable.from_readings(still)
+        return TelemetryTable.concat([TelemetryTable.from_readings(before), *inside, ends])
 
     def _watching(self) -> None:
         """Say of each source that hangs, once per interval, that it does; write full parts."""

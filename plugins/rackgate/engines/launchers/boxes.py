@@ -93,7 +93,7 @@ def start_box(plan: BoxPlan) -> EngineContainer:
     def again(absent: Sequence[str]) -> Callable[[], DockerContainer]:
         return partial(_started, replace(plan, spec=without_cards(plan.spec, absent)))
 
-    return EngineContainer(_started(plan), again)
+    return EngineContainer(_started(plan), again, local=plan.daemon.is_local)
 
 
 def _started(plan: BoxPlan) -> DockerContainer:

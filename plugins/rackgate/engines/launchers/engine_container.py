@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.launchers.devices import CardView
+from rackgate.engines.launchers.network_cut import NetworkCut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,12 +31,18 @@ def status_ended(status: str) -> bool:
 
 
 class EngineContainer:
-    """A container with an engine in it: it can be killed and started again on the same port."""
+    """A container with an engine in it: it can be killed and started again on the same port.
 
-    def __init__(self, box: DockerContainer, again: Again) -> None:
+    It is `Killable`, `Pausable`, `CardRemovable` and `Partitionable`. `local` says that its port is
+    published on this machine.
+    """
+
+    def __init__(self, box: DockerContainer, again: Again, *, local: bool) -> None:
         self._box = box
         self._again = again
+        self._local = local
         self._inner: Container = box.get_wrapped_container()
+        self._network = NetworkCut(self._inner, local=local)
 
     @property
     def ident(self) -> str:
@@ -88,6 +95,17 @@ class EngineContainer:
         """Let its processes go on."""
         self._inner.unpause()
 
+    def partition(self) -> None:
+        """Cut its network: clients are refused, its processes go on; the port is kept for it."""
+        self._network.cut()
+
+    def rejoin(self) -> None:
+        """Heal its network; it is reached at its address and port again.
+
+        Raises `OSError` if another program took the port meanwhile; it may then be called again.
+        """
+        self._network.heal()
+
     def card_view(self) -> CardView | None:
         """Return what `nvidia-smi -L` says in the container; None if it cannot be asked."""
         from docker.errors import APIError
@@ -108,7 +126,8 @@ class EngineContainer:
             self._inner.stop(timeout=max(1, round(grace_s)))
 
     def restart(self) -> None:
-        """Start the container again; its port stays, since it was given and not drawn by the daemon."""
+        """Start the container again, on its network; its port stays: the daemon did not draw it."""
+        self._network.heal()
         self._inner.start()
 
     def restart_without(self, *cards: str) -> None:
@@ -121,6 +140,7 @@ class EngineContainer:
         self.remove()
         self._box = start()
         self._inner = self._box.get_wrapped_container()
+        self._network = NetworkCut(self._inner, local=self._local)
 
     def logs(self) -> bytes:
         """Return the end of what it wrote, at most about 4 MiB."""
@@ -134,6 +154,7 @@ class EngineContainer:
         """Remove the container and what it wrote."""
         from docker.errors import APIError
 
+        self._network.release()
         with suppress(APIError):  # somebody removed it before us
             self._box.stop()
 

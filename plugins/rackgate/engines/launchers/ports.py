@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["free_port", "port_taken", "published_url", "url_of"]
+__all__ = ["free_port", "hold_port", "port_taken", "published_url", "url_of"]
 
 
 def _family(host: str) -> socket.AddressFamily:
@@ -31,6 +31,22 @@ def port_taken(host: str, port: int) -> bool:
             probe.bind((host, port))
             return False
     return True
+
+
+def hold_port(host: str, port: int) -> socket.socket:
+    """Return a socket that keeps `host`:`port` (an address) from others and refuses whoever connects.
+
+    Raises `OSError` if somebody has it.
+    """
+    holder = socket.socket(_family(host), socket.SOCK_STREAM)
+    try:
+        # Connections that just ended there are no obstacle, as they are none to a server.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((host, port))
+    except OSError:
+        holder.close()
+        raise
+    return holder
 
 
 def url_of(host: str, port: int) -> str:
