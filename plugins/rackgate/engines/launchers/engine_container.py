@@ -102,7 +102,7 @@ class EngineContainer:
     def rejoin(self) -> None:
         """Heal its network; it is reached at its address and port again.
 
-        Raises `OSError` if another program took the port meanwhile; it may then be called again.
+        Raises `OSError` if another program took the port meanwhile; on this machine it may be called again.
         """
         self._network.heal()
 

@@ -51,7 +51,7 @@ class NetworkCut:
     def heal(self) -> None:
         """Put the container back on its networks; nothing happens if it is on them or gone.
 
-        Raises `OSError` if the published port cannot be had again; it may then be called again.
+        Raises `OSError` if the published port cannot be had again; a `local` one may then be healed later.
         """
         from docker.errors import NotFound
 
