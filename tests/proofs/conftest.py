@@ -39,12 +39,18 @@ def run_ladder(tmp_path):
     return lambda *options, timeout_s=400: _run(tmp_path / "run", options, timeout_s)
 
 
-def _run(folder, options, timeout_s):
+@pytest.fixture
+def run_pytest(tmp_path):
+    """Run `pytest -m rack_acceptance` in the checkout and give the process, whatever it recorded."""
+    return lambda *options, timeout_s=60: _process(tmp_path / "run", options, timeout_s)
+
+
+def _process(folder, options, timeout_s):
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("RACKGATE_", "PYTEST_"))
     }
     command = [sys.executable, "-m", "pytest", "-m", "rack_acceptance", "-p", "no:cacheprovider"]
-    done = subprocess.run(
+    return subprocess.run(
         [*command, "--rack-out", str(folder), *options],
         cwd=ROOT,
         env=environment,
@@ -53,6 +59,10 @@ def _run(folder, options, timeout_s):
         timeout=timeout_s,
         check=False,
     )
+
+
+def _run(folder, options, timeout_s):
+    done = _process(folder, options, timeout_s)
     path = folder / "evidence" / "records.jsonl"
     assert path.exists(), done.stdout[-3000:] + done.stderr[-3000:]
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import pytest
 
 pytestmark = pytest.mark.proof
@@ -36,5 +38,22 @@ def test_a_gateway_without_failover_is_not_accepted(run_ladder):
     outcome = run_ladder("--rack-scenario", "no_failover")
     assert 1 == outcome.exit_status
     bad = {one["slo"] for one in outcome.of("verdict") if one["verdict"] != "PASS"}
-    assert {"fault_injection.kill_detection", "fault_injection.kill_error_rate"} == bad
+    # Nobody owns up to the failures at the dead engine, so they count against the survivors too.
+    rows = ("kill_detection", "kill_error_rate", "survivor_error_rate", "survivor_ttft_p95")
+    assert {f"fault_injection.{row}" for row in rows} == bad
     assert "4 of 4 cards qualified" in outcome.end["headline"]
+
+
+def test_a_host_root_stands_in_for_every_host_and_is_no_hardware(run_ladder):
+    root = files("rackgate.simulator") / "host_roots" / "neglected"
+    outcome = run_ladder("--rack-stage=preflight", f"--rack-host-root={root}")
+    assert 1 == outcome.exit_status
+    assert {"simulated"} == {outcome.end["grade"]}
+    for name in ("host_failures", "clock_offset", "xids_since_boot"):
+        found = outcome.verdicts(f"preflight.{name}")
+        assert {"node1": "FAIL", "node2": "FAIL"} == {node: one["verdict"] for node, one in found.items()}
+
+
+def test_a_host_root_that_is_not_there_is_refused(run_pytest, tmp_path):
+    done = run_pytest("--rack-stage=preflight", f"--rack-host-root={tmp_path / 'nowhere'}")
+    assert (4, True) == (done.returncode, "nowhere: no such folder" in done.stdout + done.stderr)

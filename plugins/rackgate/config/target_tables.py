@@ -16,6 +16,7 @@ __all__ = [
     "About",
     "EngineTable",
     "NodeTable",
+    "RedfishTable",
     "TargetFile",
     "http_url",
     "readable",

@@ -29,6 +29,8 @@ _HELP = {
         "counter",
         "Number of remapped rows for uncorrectable errors.",
     ),
+    "DCGM_FI_DEV_PCIE_LINK_WIDTH": ("gauge", "PCIe link width."),
+    "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH": ("gauge", "Maximum PCIe link width."),
     "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": ("counter", "Total number of PCIe retries."),
     "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": (
         "counter",

@@ -23,6 +23,7 @@ _HW_THERMAL_SLOWDOWN = 0x40
 _WEIGHTS_MIB = 16384
 _MIB_PER_TOKEN = 0.125
 _TOTAL_MIB = 144384
+_PCIE_LANES = 16
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,6 +109,8 @@ class CardSensors:
             "DCGM_FI_DEV_ROW_REMAP_PENDING": knobs.row_remap_pending,
             "DCGM_FI_DEV_ROW_REMAP_FAILURE": knobs.row_remap_failed,
             "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": knobs.remapped_rows_uncorrectable,
+            "DCGM_FI_DEV_PCIE_LINK_WIDTH": knobs.pcie_width,
+            "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH": _PCIE_LANES,
             "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": int(knobs.pcie_replays_per_busy_s * busy_s),
             "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": int(knobs.nvlink_errors_per_busy_s * busy_s),
             "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL": 0,

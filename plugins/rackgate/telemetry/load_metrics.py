@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.metric import ONE_VALUE
+from rackgate.metrics.requests import chosen_samples
 from rackgate.telemetry.card_checks import (
     Finding,
     deviation_from_peers,
@@ -216,7 +219,11 @@ def _words(judged: JudgedEvent) -> str:
 
 
 def _window(observation: Observation, slo: Slo, entity: str) -> tuple[int, int] | Measurement:
-    """Return begin and end of the row's load as it reached the entity."""
+    """Return begin and end of the row's load as it reached the entity.
+
+    Of one engine that is from its first request to the end of its last one: when it is done with its
+    share and another still works, it is idle with good reason.
+    """
     engines = {
         one.entity for one in observation.target.engines if entity in (*one.cards, *one.nodes, one.name)
     }
@@ -225,7 +232,19 @@ def _window(observation: Observation, slo: Slo, entity: str) -> tuple[int, int] 
     if not mine:
         text = f"load '{slo.load}' was not offered"
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
-    return min(look.start_ns for look in mine), max(look.end_ns for look in mine)
+    own = _own_window(observation, slo, engines.pop()) if len(engines) == 1 else None
+    return own or (min(look.start_ns for look in mine), max(look.end_ns for look in mine))
+
+
+def _own_window(observation: Observation, slo: Slo, engine: str) -> tuple[int, int] | None:
+    table = chosen_samples(observation, slo, engine, timed=False).table
+    if table is None:
+        return None
+    done = np.asarray(table.column("done_ns"), dtype=float)
+    if np.isnan(done).all():
+        return None
+    start = np.asarray(table.column("scheduled_ns"), dtype=np.int64).min()
+    return int(start), int(np.nanmax(done))
 
 
 def _no_telemetry(slo: Slo, entity: str) -> Measurement:

@@ -16,7 +16,17 @@ from rackgate.telemetry.child import kill_group
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["Answers", "Command", "LocalRunner", "Ran", "RootRunner", "Runner", "ask_all", "run_process"]
+__all__ = [
+    "Answers",
+    "Command",
+    "LocalRunner",
+    "Ran",
+    "RootRunner",
+    "Runner",
+    "ask_all",
+    "run_process",
+    "with_root",
+]
 
 _LIMIT_BYTES = 1 << 20
 _NAME_LENGTH = 120
