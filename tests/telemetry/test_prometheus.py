@@ -30,7 +30,7 @@ def rack():
 @pytest.fixture(scope="module")
 def server(rack, tmp_path_factory):
     if SERVER is None:
-        pytest.skip("the package prometheus is not installed")
+        pytest.fail("the package prometheus is missing: make system")
     folder = tmp_path_factory.mktemp("prometheus")
     exporters = [urlsplit(node.exporter_url) for node in rack.target.nodes]
     config = {

@@ -16,11 +16,11 @@ from rackgate.telemetry.ssh import SshRunner
 
 HOSTNAME = Command(argv=("cat", "/proc/sys/kernel/hostname"))
 
-pytestmark = pytest.mark.skipif(SERVER is None, reason="the package openssh-server is not installed")
-
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
+    if SERVER is None:
+        pytest.fail("openssh-server is missing: make system")
     with ssh_servers(tmp_path_factory.mktemp("ssh")) as running:
         yield running
 
