@@ -23,6 +23,15 @@ fi
 command -v dockerd >/dev/null || fail "dockerd is missing: apt-get install docker.io iptables debootstrap"
 command -v iptables >/dev/null || fail "iptables is missing, and dockerd needs it: apt-get install iptables"
 
+# A daemon that was killed leaves its number behind, which another process may have by now.
+forget_dead() {
+    if [ -f "$1" ] && ! grep -qx "$2" "/proc/$(cat "$1")/comm" 2>/dev/null; then
+        rm -f "$1"
+    fi
+}
+forget_dead /var/run/docker.pid dockerd
+forget_dead /var/run/docker/containerd/containerd.pid containerd
+
 mkdir -p "$cache/docker-path"
 cp "$here/nvidia-container-runtime-hook" "$cache/docker-path/"
 chmod +x "$cache/docker-path/nvidia-container-runtime-hook"
