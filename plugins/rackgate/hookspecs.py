@@ -42,7 +42,9 @@ def pytest_rack_metrics(config: pytest.Config, register: Callable[..., None]) ->
     """Register what a row can be about: `register(name, unit, function)`; the docstring is the definition.
 
     `statistics`, `windows` and `needs_load` say what a row may ask of it, so that a row that could
-    never be answered is refused before anything runs; a metric that does not tell takes any.
+    never be answered is refused before anything runs; a metric that does not tell takes any. `inputs`
+    says what it is made from (`"card:power_w"`, `"host:kernel"`, `"tool:fio"`, ...: see
+    `rackgate.metrics.inputs`), so that `rackgate doctor` can tell before the run whether it is there.
 
     Example::
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rackgate.metrics.inputs import checked_inputs
 from rackgate.metrics.metric import Metric
 
 if TYPE_CHECKING:
@@ -49,8 +50,12 @@ class Registry:
         statistics: tuple[str, ...] = (),
         windows: tuple[str, ...] = (),
         needs_load: bool = False,
+        inputs: tuple[str, ...] = (),
     ) -> None:
-        """Register a metric with its unit; the function's docstring is its definition."""
+        """Register a metric with its unit; the function's docstring is its definition.
+
+        Raises `UnknownInput` for an input of no known kind.
+        """
         self._claim("metric", name, function)
         self.metrics[name] = Metric(
             name=name,
@@ -60,6 +65,7 @@ class Registry:
             statistics=statistics,
             windows=windows,
             needs_load=needs_load,
+            inputs=checked_inputs(name, inputs),
         )
 
     def add_fault(self, name: str, factory: Callable[[Engine, float], Fault]) -> None:

@@ -19,6 +19,7 @@ from rackgate.config.acceptance_file import load_acceptance
 from rackgate.config.problems import ConfigError, nearest
 from rackgate.junit import JUnit
 from rackgate.ledger import Ledger
+from rackgate.metrics.inputs import UnknownInput
 from rackgate.options import Options, is_dry, misread_paths, resolve_options
 from rackgate.planning import plan_checks
 from rackgate.recorder import Recorder
@@ -154,7 +155,7 @@ def _registry(config: pytest.Config) -> Registry:
         config.hook.pytest_rack_metrics(config=config, register=registry.add_metric)
         config.hook.pytest_rack_faults(config=config, register=registry.add_fault)
         config.hook.pytest_rack_reports(config=config, register=registry.add_report)
-    except RegisteredTwice as error:
+    except (RegisteredTwice, UnknownInput) as error:
         raise pytest.UsageError(f"rackgate: {error}") from error
     return registry
 

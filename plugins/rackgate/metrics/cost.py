@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.metrics.hardware import power_w
+from rackgate.metrics.hardware import POWER, power_w
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.metrics.rates import output_token_throughput, request_throughput
 from rackgate.metrics.requests import chosen_samples
@@ -103,6 +103,7 @@ def register_metrics(register: Register) -> None:
         statistics=ONE_VALUE,
         windows=("load",),
         needs_load=True,
+        inputs=(POWER,),
     )
     register(
         "cost_per_million_output_tokens",
@@ -111,6 +112,7 @@ def register_metrics(register: Register) -> None:
         statistics=ONE_VALUE,
         windows=("load",),
         needs_load=True,
+        inputs=("prices",),
     )
     register(
         "cost_per_1000_requests",
@@ -119,4 +121,5 @@ def register_metrics(register: Register) -> None:
         statistics=ONE_VALUE,
         windows=("load",),
         needs_load=True,
+        inputs=("prices",),
     )

@@ -211,8 +211,24 @@ def _value(slo: Slo, entity: str, value: float, count: int, detail: str) -> Meas
 
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
-    register("detection_s", "s", detection_s, statistics=ONE_VALUE, windows=("fault",), needs_load=True)
-    register("recovery_s", "s", recovery_s, statistics=ONE_VALUE, windows=("recovery",), needs_load=True)
+    register(
+        "detection_s",
+        "s",
+        detection_s,
+        statistics=ONE_VALUE,
+        windows=("fault",),
+        needs_load=True,
+        inputs=("fault",),
+    )
+    register(
+        "recovery_s",
+        "s",
+        recovery_s,
+        statistics=ONE_VALUE,
+        windows=("recovery",),
+        needs_load=True,
+        inputs=("fault",),
+    )
     register(
         "fault_error_rate",
         "ratio",
@@ -220,6 +236,7 @@ def register_metrics(register: Register) -> None:
         statistics=ONE_VALUE,
         windows=("fault",),
         needs_load=True,
+        inputs=("fault",),
     )
     register(
         "survivor_error_rate",
@@ -228,8 +245,15 @@ def register_metrics(register: Register) -> None:
         statistics=ONE_VALUE,
         windows=("fault",),
         needs_load=True,
+        inputs=("fault",),
     )
     register(
-        "survivor_ttft_ms", "ms", survivor_ttft_ms, statistics=OF_SAMPLES, windows=("fault",), needs_load=True
+        "survivor_ttft_ms",
+        "ms",
+        survivor_ttft_ms,
+        statistics=OF_SAMPLES,
+        windows=("fault",),
+        needs_load=True,
+        inputs=("fault",),
     )
-    register("healed", "bool", healed, statistics=ONE_VALUE, windows=("recovery",))
+    register("healed", "bool", healed, statistics=ONE_VALUE, windows=("recovery",), inputs=("fault",))

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from rackgate.slo import Slo
     from rackgate.telemetry.table import Series
 
-__all__ = ["power_w", "register_metrics"]
+__all__ = ["POWER", "power_w", "register_metrics"]
+
+POWER = "card:energy_j|card:power_w"
+"""What the power of a card is made from."""
 
 
 def temperature_c(observation: Observation, slo: Slo, entity: str) -> Measurement:
@@ -186,14 +189,18 @@ def _value(slo: Slo, entity: str, value: float, count: int, detail: str) -> Meas
 
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
-    register("temperature_c", "°C", temperature_c, statistics=ONE_VALUE, windows=("load",), needs_load=True)
-    register("power_w", "W", power_w, statistics=ONE_VALUE, windows=("load",), needs_load=True)
-    register("throttle_time_s", "s", throttle_time, statistics=ONE_VALUE, windows=("load",), needs_load=True)
-    register(
-        "energy_per_output_token_j",
-        "J/tok",
-        energy_per_output_token_j,
-        statistics=ONE_VALUE,
-        windows=("load",),
-        needs_load=True,
-    )
+    for name, unit, function, needed in (
+        ("temperature_c", "°C", temperature_c, "card:temperature_c"),
+        ("power_w", "W", power_w, POWER),
+        ("throttle_time_s", "s", throttle_time, "card:clock_event_reasons"),
+        ("energy_per_output_token_j", "J/tok", energy_per_output_token_j, POWER),
+    ):
+        register(
+            name,
+            unit,
+            function,
+            statistics=ONE_VALUE,
+            windows=("load",),
+            needs_load=True,
+            inputs=(needed,),
+        )

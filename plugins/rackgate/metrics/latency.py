@@ -157,7 +157,13 @@ def register_metrics(register: Register) -> None:
     register("jitter_ratio", "ratio", jitter_ratio, statistics=ONE_VALUE, windows=("load",), needs_load=True)
     register("tpot_drift", "ratio", tpot_drift, statistics=ONE_VALUE, windows=("load",), needs_load=True)
     register(
-        "schedule_lag_ms", "ms", schedule_lag_ms, statistics=("p99",), windows=("load",), needs_load=True
+        "schedule_lag_ms",
+        "ms",
+        schedule_lag_ms,
+        statistics=("p99",),
+        windows=("load",),
+        needs_load=True,
+        inputs=("instrument",),
     )
     register(
         "measurement_error_ms",
@@ -166,4 +172,5 @@ def register_metrics(register: Register) -> None:
         statistics=("p99",),
         windows=("load",),
         needs_load=True,
+        inputs=("instrument",),
     )

@@ -38,6 +38,7 @@ class Register(Protocol):
         statistics: tuple[str, ...] = (),
         windows: tuple[str, ...] = (),
         needs_load: bool = False,
+        inputs: tuple[str, ...] = (),
     ) -> None:
         """Register one metric."""
 
@@ -48,6 +49,7 @@ class Metric:
 
     A row that asks for another statistic or window, or that names no load where the metric
     `needs_load`, is refused. A metric without `statistics` or `windows` does not tell: any is taken.
+    `inputs` says what it is made from, in the words of `rackgate.metrics.inputs`.
     """
 
     name: str
@@ -57,6 +59,12 @@ class Metric:
     statistics: tuple[str, ...] = ()
     windows: tuple[str, ...] = ()
     needs_load: bool = False
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Its inputs, with the samples of its load first; empty if it does not tell."""
+        return ("samples", *self.inputs) if self.needs_load else self.inputs
 
     @property
     def definition(self) -> str:

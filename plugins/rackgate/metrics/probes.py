@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.telemetry.card_probes import CARD_PROBES, NODE_PROBES
+from rackgate.telemetry.host import FACTS
+from rackgate.telemetry.reading import CARD_FIELDS, CHASSIS_FIELDS, REQUIRED
 
 if TYPE_CHECKING:
     from rackgate.metrics.metric import MeasureFunction, Register
     from rackgate.observation import Observation
     from rackgate.slo import Slo
 
-__all__ = ["register_metrics"]
+__all__ = ["inputs_of", "register_metrics"]
 
 _PROBES = {
     "engine_reachable": ("bool", "1 if the engine's address accepts a connection and speaks HTTP, else 0."),
@@ -47,6 +49,30 @@ _COUNTS = {
         "Records that a second full retry of the finished batch added or changed, or requests it made.",
     ),
 }
+
+
+_INPUTS = {
+    "engine_reachable": ("engine",),
+    "model_served": ("engine",),
+    "first_request_ok": ("engine",),
+    "gateway_request_ok": ("gateway",),
+    "card_present": ("card",),
+    "telemetry_coverage": tuple(f"card:{name}" for name in REQUIRED),
+    "pcie_width_lost": ("card:pcie_width", "card:pcie_width_max"),
+    "memory_in_use_mib": ("card:memory_used_mib",),
+    "fabric_outside": ("card:fabric_state",),
+    "host_failures": ("host:kernel", "host:nvidia_loaded"),
+    "host_warnings": ("host:kernel", "host:nvidia_loaded"),
+    "host_outliers": ("host:kernel",),
+    "xids_since_boot": ("kernel_log",),
+}
+
+
+def inputs_of(name: str) -> tuple[str, ...]:
+    """Return what a probe is made from: of its own name where that is a signal or a fact of a host."""
+    kinds = {"card": CARD_FIELDS, "redfish": CHASSIS_FIELDS, "host": FACTS}
+    named = tuple(f"{kind}:{name}" for kind, names in kinds.items() if name in names)
+    return _INPUTS.get(name, named)
 
 
 def _probe(name: str, definition: str) -> MeasureFunction:
@@ -94,8 +120,20 @@ def _count(name: str, attribute: str, definition: str) -> MeasureFunction:
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
     for name, (unit, definition) in (_PROBES | CARD_PROBES | NODE_PROBES).items():
-        register(name, unit, _probe(name, definition), statistics=ONE_VALUE, windows=("load",))
+        register(
+            name,
+            unit,
+            _probe(name, definition),
+            statistics=ONE_VALUE,
+            windows=("load",),
+            inputs=inputs_of(name),
+        )
     for name, (attribute, definition) in _COUNTS.items():
         register(
-            name, "records", _count(name, attribute, definition), statistics=ONE_VALUE, windows=("load",)
+            name,
+            "records",
+            _count(name, attribute, definition),
+            statistics=ONE_VALUE,
+            windows=("load",),
+            inputs=("batch",),
         )

@@ -11,6 +11,7 @@ from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.metrics.requests import chosen_samples
 from rackgate.telemetry.card_checks import (
+    THROTTLE_COUNTERS,
     Finding,
     deviation_from_peers,
     growth,
@@ -139,6 +140,27 @@ _DEFINITIONS: dict[str, tuple[str, str, Callable[[TelemetryTable, str, int, int]
         "PCIe generations and lanes below the card's best, at its best moment of the load.",
         _pcie_lost,
     ),
+}
+
+_INPUTS: dict[str, tuple[str, ...]] = {
+    "temperature_margin_c": ("card:temperature_margin_c",),
+    "memory_temperature_c": ("card:memory_temperature_c",),
+    "power_limit_share": ("card:power_w", "card:power_limit_w"),
+    "throttle_counters_s": tuple(f"card:{name}" for name in THROTTLE_COUNTERS),
+    "idle_share": ("card:clock_event_reasons",),
+    "ecc_uncorrectable_growth": ("card:ecc_volatile_uncorrectable",),
+    "remapped_rows_growth": ("card:remapped_rows_correctable|card:remapped_rows_uncorrectable",),
+    "pcie_replay_growth": ("card:pcie_replays",),
+    "nvlink_error_growth": (
+        "card:nvlink_crc_errors|card:nvlink_replays|card:nvlink_recoveries|card:nvlink_symbol_errors",
+    ),
+    "pcie_lost": (
+        *("card:pcie_generation", "card:pcie_generation_max"),
+        *("card:pcie_width", "card:pcie_width_max"),
+    ),
+    "temperature_deviation_c": ("card:temperature_c",),
+    "xids_failed": ("kernel_log",),
+    "xids_warned": ("kernel_log",),
 }
 
 
@@ -285,4 +307,12 @@ def register_metrics(register: Register) -> None:
 
 
 def _register(register: Register, name: str, unit: str, function: MeasureFunction) -> None:
-    register(name, unit, function, statistics=ONE_VALUE, windows=("load",), needs_load=True)
+    register(
+        name,
+        unit,
+        function,
+        statistics=ONE_VALUE,
+        windows=("load",),
+        needs_load=True,
+        inputs=_INPUTS[name],
+    )
