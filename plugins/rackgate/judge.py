@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
 from rackgate.slo import Op, Severity, Slo
+from rackgate.statistics.looks import decided
+from rackgate.statistics.percentiles import samples_needed
 from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
-    from rackgate.measurement import Measurement
+    from rackgate.measurement import Bounds, Measurement
     from rackgate.slo import Check
 
 __all__ = ["Judgement", "judge", "quantile_of"]
@@ -56,13 +58,14 @@ def judge(check: Check, measurement: Measurement) -> Judgement:
         return Judgement(
             verdict=Verdict.UNKNOWN, reason=Reason.TOO_FEW, detail=detail, margin=margin, open=True
         )
-    holds = _holds(slo, measurement)
+    holds = _holds(slo, value, measurement.bounds)
     if holds is None:
-        detail = (
-            f"{measurement.count} samples leave it open: {slo.bound:g} lies between the confidence bounds"
-        )
         return Judgement(
-            verdict=Verdict.UNKNOWN, reason=Reason.TOO_FEW, detail=detail, margin=margin, open=True
+            verdict=Verdict.UNKNOWN,
+            reason=Reason.TOO_FEW,
+            detail=_left_open(slo, measurement),
+            margin=margin,
+            open=True,
         )
     if holds:
         return Judgement(verdict=Verdict.PASS, margin=margin)
@@ -70,18 +73,25 @@ def judge(check: Check, measurement: Measurement) -> Judgement:
     return Judgement(verdict=broken, detail=measurement.detail, margin=margin)
 
 
-def _holds(slo: Slo, measurement: Measurement) -> bool | None:
-    value, bounds = measurement.value, measurement.bounds
-    if value is None:
-        return None
+def _holds(slo: Slo, value: float, bounds: Bounds | None) -> bool | None:
+    """Return whether the row holds: by the bounds where the statistic has any, else by the value."""
     if quantile_of(slo.statistic) is None or bounds is None or slo.op is Op.EQUAL:
         return slo.op.holds(value, slo.bound)
-    near, far = (bounds.upper, bounds.lower) if slo.op is Op.AT_MOST else (bounds.lower, bounds.upper)
-    if near is not None and slo.op.holds(near, slo.bound):
-        return True
-    if far is not None and not slo.op.holds(far, slo.bound):
-        return False
-    return None
+    return decided(bounds, slo.bound, slo.op)
+
+
+def _left_open(slo: Slo, measurement: Measurement) -> str:
+    quantile, bounds, count = quantile_of(slo.statistic), measurement.bounds, measurement.count
+    if quantile is None or bounds is None:
+        return f"{count} samples leave it open"
+    share = quantile if slo.op is Op.AT_MOST else 1 - quantile
+    needed = samples_needed(share, bounds.confidence)
+    if count < needed:
+        return f"{count} samples cannot show a {slo.statistic.upper()}: at least {needed} are needed"
+    lower, upper = ("nothing" if side is None else f"{side:g}" for side in (bounds.lower, bounds.upper))
+    return (
+        f"{count} samples leave it open: {slo.bound:g} lies between the confidence bounds {lower} and {upper}"
+    )
 
 
 def _margin(slo: Slo, value: float) -> float | None:

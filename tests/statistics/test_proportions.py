@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackgate.statistics import mtbf_lower_bound_h, proportion, proportion_bounds
+from rackgate.statistics import mtbf_lower_bound_h, proportion_bounds
 
 
 def brute_tail(hits: int, trials: int, share: float) -> float:
@@ -36,7 +36,6 @@ def test_one_failure_in_a_million_has_a_small_upper_bound():
 
 
 def test_a_share_of_nothing_is_none():
-    assert proportion(0, 0) is None
     assert (None, None) == (proportion_bounds(0, 0).lower, proportion_bounds(0, 0).upper)
 
 

@@ -11,15 +11,9 @@ from rackgate.statistics.binomial import binomial_cdf
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["mtbf_lower_bound_h", "proportion", "proportion_bounds"]
+__all__ = ["mtbf_lower_bound_h", "proportion_bounds"]
 
 _HALVINGS = 100
-
-
-def proportion(hits: int, trials: int) -> float | None:
-    """Return hits / trials as a ratio; None of nothing, never 0 or NaN."""
-    _check_counts(hits, trials)
-    return hits / trials if trials else None
 
 
 def proportion_bounds(hits: int, trials: int, confidence: float = 0.95) -> Bounds:

@@ -15,7 +15,6 @@ __all__ = [
     "THROTTLE_MASK",
     "SeriesValue",
     "energy_from_counter_j",
-    "energy_from_power_j",
     "last_fifth_mean",
     "throttle_time_s",
     "time_weighted_mean",
@@ -73,22 +72,6 @@ def last_fifth_mean(
     """Return the time-weighted mean of the window's last fifth: the steady value of a temperature."""
     begin_ns = end_ns - (end_ns - start_ns) // 5
     return time_weighted_mean(t_ns, values, start_ns=begin_ns, end_ns=end_ns, gap_limit_s=gap_limit_s)
-
-
-def energy_from_power_j(
-    t_ns: npt.ArrayLike, power_w: npt.ArrayLike, *, start_ns: int, end_ns: int, gap_limit_s: float
-) -> SeriesValue:
-    """Return time-weighted mean power x length of the window, in J.
-
-    `partial` is the energy of the covered part alone.
-    """
-    mean = time_weighted_mean(t_ns, power_w, start_ns=start_ns, end_ns=end_ns, gap_limit_s=gap_limit_s)
-    return SeriesValue(
-        value=None if mean.value is None else mean.value * mean.window_s,
-        partial=None if mean.partial is None else mean.partial * mean.covered_s,
-        covered_s=mean.covered_s,
-        window_s=mean.window_s,
-    )
 
 
 def energy_from_counter_j(
