@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from rackgate.verdict import worst
 from rackgate_reports.advice import next_step, repeat_command
 from rackgate_reports.badges import badge
 from rackgate_reports.charts import label, rect, rule
@@ -31,6 +32,7 @@ __all__ = ["troubles_section"]
 
 _MOST_TROUBLES = 40
 _MOST_ENTITIES = 12
+_MOST_NAMED = 6
 
 
 def troubles_section(run: RunEvidence, troubles: Sequence[Trouble], headline: Headline) -> str:
@@ -50,7 +52,31 @@ def troubles_section(run: RunEvidence, troubles: Sequence[Trouble], headline: He
     cards = "".join(_trouble(run, trouble) for trouble in troubles[:_MOST_TROUBLES])
     rest = len(troubles) - _MOST_TROUBLES
     more = f'<p class="note">{plural(rest, "more row")} below in the table of checks.</p>' if rest > 0 else ""
-    return f'<div class="troubles">{cards}</div>{more}'
+    return f'{_by_entity(troubles)}<div class="troubles">{cards}</div>{more}'
+
+
+def _by_entity(troubles: Sequence[Trouble]) -> str:
+    """Return who has how many unmet rows, the most first; nothing where that says no more than the rows."""
+    owners: dict[str, list[CheckRow]] = {}
+    for trouble in troubles:
+        for row in trouble.rows:
+            owners.setdefault(row.entity, []).append(row)
+    if len(owners) == sum(len(rows) for rows in owners.values()):
+        return ""
+    ranked = sorted(owners.items(), key=lambda owner: -len(owner[1]))
+    items = []
+    for entity, rows in ranked[:_MOST_ENTITIES]:
+        names = list(dict.fromkeys(row.slo or row.check for row in rows))
+        shown = ", ".join(f"<code>{escape(name, 80)}</code>" for name in names[:_MOST_NAMED])
+        rest = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        verdict = worst(row.verdict for row in rows)
+        items.append(
+            f"<li>{badge(str(verdict))}<div><p><b>{escape(entity, 120)}</b> {plural(len(rows), 'row')} "
+            f"not met</p><small>{shown}{rest}</small></div></li>"
+        )
+    rest_of = len(ranked) - _MOST_ENTITIES
+    more = f"<li>and {rest_of:,} more</li>" if rest_of > 0 else ""
+    return f'<ul class="gates culprits">{"".join(items)}{more}</ul>'
 
 
 def _trouble(run: RunEvidence, trouble: Trouble) -> str:

@@ -1,4 +1,4 @@
-"""Runs the acceptance suites in a process of their own and reads what they recorded."""
+"""Runs the acceptance suites in processes of their own and reads what they recorded."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,28 @@ class Outcome:
 def run_ladder(tmp_path):
     """Run `pytest -m rack_acceptance` in the checkout and give what it recorded."""
     return lambda *options, timeout_s=400: _run(tmp_path / "run", options, timeout_s)
+
+
+@pytest.fixture(scope="session")
+def proof_runs(request, tmp_path_factory):
+    """Run the scenarios that this session asks for, two at a time, and give each one's outcome.
+
+    A run waits for most of its time, so that two share two cores without disturbing each other.
+    """
+    keys = [item.callspec.params["proof_run"] for item in request.session.items if _asks(item)]
+    folder = tmp_path_factory.mktemp("proofs")
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        runs = {key: pool.submit(_run, folder / "-".join(key), _options(*key), 400) for key in keys}
+        yield lambda key: runs[key].result()
+        pool.shutdown(cancel_futures=True)
+
+
+def _asks(item):
+    return "proof_run" in getattr(getattr(item, "callspec", None), "params", ())
+
+
+def _options(scenario, stage, profile):
+    return "--rack-scenario", scenario, "--rack-stage", stage, "--rack-profile", profile
 
 
 @pytest.fixture

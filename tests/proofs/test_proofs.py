@@ -33,27 +33,24 @@ def test_every_proof_names_a_check_that_exists():
     assert set() == named - known
 
 
-@pytest.mark.parametrize(
-    ("scenario", "stage", "profile"), [pytest.param(*key, id="-".join(key)) for key in GROUPS]
-)
-def test_a_scenario_makes_its_checks_say_so(scenario, stage, profile, run_ladder):
-    options = ("--rack-scenario", scenario, "--rack-stage", stage, "--rack-profile", profile)
-    outcome = run_ladder(*options)
+@pytest.mark.parametrize("proof_run", [pytest.param(key, id="-".join(key)) for key in GROUPS])
+def test_a_scenario_makes_its_checks_say_so(proof_run, proof_runs):
+    outcome = proof_runs(proof_run)
     assert 1 == outcome.exit_status, outcome.output[-3000:]
-    somewhere = bool(scenarios()[scenario].needs)
-    for proof in GROUPS[scenario, stage, profile]:
+    somewhere = bool(scenarios()[proof_run[0]].needs)
+    for proof in GROUPS[proof_run]:
         for check in proof.checks:
             found = outcome.verdicts(check)
             assert str(proof.verdict) == found[proof.entity]["verdict"], found[proof.entity]
             assert "" == found[proof.entity]["skipped"]
             if somewhere:
-                assert _entities(scenario, stage, profile, check) >= _not_accepted(found), found
+                assert _entities(proof_run, check) >= _not_accepted(found), found
 
 
-def _entities(scenario, stage, profile, check):
+def _entities(proof_run, check):
     """Entities that a proof names for the check; a silent node takes all its cards along."""
-    named = {proof.entity for proof in GROUPS[scenario, stage, profile] if check in proof.checks}
-    nodes = scenarios()[scenario].nodes
+    named = {proof.entity for proof in GROUPS[proof_run] if check in proof.checks}
+    nodes = scenarios()[proof_run[0]].nodes
     return named | {f"{node}/gpu{index}" for node in nodes for index in range(2)}
 
 

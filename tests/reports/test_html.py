@@ -183,6 +183,18 @@ def test_a_failure_shows_value_limit_source_hint_and_next_step(slow: Path) -> No
         assert words in text.replace("\N{NO-BREAK SPACE}", " ")
 
 
+def test_who_has_several_unmet_rows_is_named_first(slow: Path) -> None:
+    page = page_of(slow)
+    unmet = [
+        one
+        for one in load_run(slow).of("verdict")
+        if one["verdict"] in ("FAIL", "UNKNOWN") and not one["skipped"]
+    ]
+    mine = sum(one["entity"] == "node1/gpu1" for one in unmet)
+    assert mine > 1
+    assert f"node1/gpu1 {mine} rows not met" in page.text
+
+
 def test_the_next_step_for_a_rack_without_a_file_names_the_simulated_one(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     cards = [{"name": "node1/gpu0"}, {"name": "node1/gpu1"}]
