@@ -9,7 +9,8 @@ from rackgate.sample import Outcome, Sample
 from rackgate.slo import Check, Op, Scope, Slo
 from rackgate.target import Card, EngineSpec, Member, Node, Target
 
-CARD = "node1/gpu0"
+CARDS = ("node1/gpu0", "node1/gpu1")
+CARD = CARDS[0]
 SECOND = 1_000_000_000
 MILLISECOND = 1_000_000
 
@@ -18,9 +19,9 @@ MILLISECOND = 1_000_000
 def request_of():
     """Make one request that was due in second `number`; it failed if it has no `ttft_ms`."""
 
-    def request_of(number, *, ttft_ms=None, e2e_ms=None, output_tokens=10):
+    def request_of(number, *, ttft_ms=None, e2e_ms=None, output_tokens=10, engine=CARD, lag_ms=0):
         due = number * SECOND
-        times = {"scheduled_ns": due, "sent_ns": due, "done_ns": due + SECOND // 2}
+        times = {"scheduled_ns": due, "sent_ns": due + lag_ms * MILLISECOND, "done_ns": due + SECOND // 2}
         outcome = Outcome.REFUSED
         if ttft_ms is not None:
             first = due + int(ttft_ms * MILLISECOND)
@@ -28,22 +29,22 @@ def request_of():
             times |= {"first_token_ns": first, "last_token_ns": last, "done_ns": last}
             times |= {"token_ns": (first, last), "output_tokens": output_tokens, "token_source": "usage"}
             outcome = Outcome.OK
-        return Sample(request_id=f"r{number}", engine=CARD, load="l", label="x", outcome=outcome, **times)
+        return Sample(request_id=f"r{number}", engine=engine, load="l", label="x", outcome=outcome, **times)
 
     return request_of
 
 
 @pytest.fixture
 def seen():
-    """Make the observation of a stage in which the load `l` ended with these requests."""
+    """Make the observation of a stage in which the load `l` ended with these requests of two cards."""
 
-    def seen(requests, *, looks=1):
+    def seen(requests, *, looks=1, faults=()):
         outcomes = {str(kind): sum(one.outcome is kind for one in requests) for kind in Outcome}
         load = Load(name="l", prompt_tokens=8, output_tokens=10, looks=tuple(range(1, looks + 1)))
         look = OfferedLoad(
             load=load,
             label="x",
-            engines=(CARD,),
+            engines=CARDS,
             samples=SampleTable.from_samples(requests, Origin.SENT),
             counters=Counters(scheduled=len(requests), started=len(requests), outcomes=outcomes),
         )
@@ -51,15 +52,24 @@ def seen():
             name="t",
             model="m",
             grade="simulated",
-            nodes=(Node(name="node1", cards=(Card(name=CARD, node="node1", index=0),)),),
-            engines=(
-                EngineSpec(
-                    name="e", launcher="remote", model="m", members=(Member(node="node1", cards=(CARD,)),)
+            nodes=(
+                Node(
+                    name="node1",
+                    cards=tuple(Card(name=name, node="node1", index=int(name[-1])) for name in CARDS),
                 ),
+            ),
+            engines=tuple(
+                EngineSpec(
+                    name=name, launcher="remote", model="m", members=(Member(node="node1", cards=(name,)),)
+                )
+                for name in CARDS
             ),
         )
         return Observation(
-            stage="single_card", target=target, offers=(Offer(load="l", label="x", looks=(look,)),)
+            stage="single_card",
+            target=target,
+            offers=(Offer(load="l", label="x", looks=(look,)),),
+            faults=tuple(faults),
         )
 
     return seen
@@ -67,9 +77,9 @@ def seen():
 
 @pytest.fixture
 def check_of():
-    """Make the check of one row about the load `l` on the one card."""
+    """Make the check of one row about the load `l` on the first card, or on another entity."""
 
-    def check_of(metric, unit, *, statistic="value", op=Op.AT_MOST, bound=1.0, **facts):
+    def check_of(metric, unit, *, statistic="value", op=Op.AT_MOST, bound=1.0, entity=CARD, **facts):
         row = Slo(
             id=f"single_card.{metric}",
             stage="single_card",
@@ -83,6 +93,6 @@ def check_of():
             load="l",
             **facts,
         )
-        return Check(slo=row, entity=CARD)
+        return Check(slo=row, entity=entity)
 
     return check_of

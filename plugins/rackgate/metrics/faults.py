@@ -30,13 +30,16 @@ _CALM_REQUESTS = 10
 _GOOD_BASELINE = 0.95
 """Share of ok requests before the fault, below which the rack was broken already."""
 
+_LAG_SHARE = 0.02
+"""Of a bound in seconds, what the load generator's own lateness may be."""
+
 
 def detection_s(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """Injection of the fault to the last request that failed before the healing.
 
     Infinite if requests went on failing until the healing.
     """
-    seen = _seen(observation, slo, entity)
+    seen = _seen(observation, slo, entity, lag_limit_ms=_lag_limit_ms(observation, slo))
     if isinstance(seen, Measurement):
         return seen
     failed = seen.inside & seen.failed
@@ -55,7 +58,7 @@ def recovery_s(observation: Observation, slo: Slo, entity: str) -> Measurement:
 
     Infinite if requests failed until the load's end, or if the engine never came back into rotation.
     """
-    seen = _seen(observation, slo, entity)
+    seen = _seen(observation, slo, entity, lag_limit_ms=_lag_limit_ms(observation, slo))
     if isinstance(seen, Measurement):
         return seen
     if not (seen.owner != "").any():
@@ -78,7 +81,7 @@ def recovery_s(observation: Observation, slo: Slo, entity: str) -> Measurement:
 
 def fault_error_rate(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """Failed / attempted over all requests that were due or under way between the fault and its healing."""
-    seen = _seen(observation, slo, entity)
+    seen = _seen(observation, slo, entity, timed=False)
     return seen if isinstance(seen, Measurement) else _rate(slo, entity, seen.table.where(seen.inside))
 
 
@@ -87,7 +90,7 @@ def survivor_error_rate(observation: Observation, slo: Slo, entity: str) -> Meas
 
     A failure that nobody owns up to counts against the survivors.
     """
-    seen = _seen(observation, slo, entity)
+    seen = _seen(observation, slo, entity, timed=False)
     if isinstance(seen, Measurement):
         return seen
     return _strangers(seen, observation, slo, entity) or _rate(slo, entity, seen.survivors)
@@ -148,13 +151,25 @@ class _Seen:
         return self.table.where(self.inside & (self.owner != self.fault.entity))
 
 
-def _seen(observation: Observation, slo: Slo, entity: str) -> _Seen | Measurement:
+def _lag_limit_ms(observation: Observation, slo: Slo) -> float:
+    """Return the lateness that a moment judged in seconds can bear."""
+    return max(observation.lag_limit_ms, _LAG_SHARE * slo.bound * 1000)
+
+
+def _seen(
+    observation: Observation,
+    slo: Slo,
+    entity: str,
+    *,
+    timed: bool = True,
+    lag_limit_ms: float | None = None,
+) -> _Seen | Measurement:
     if not observation.faults:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no fault was injected")
     fault = observation.faults[-1]
     if fault.proven_ns is None or fault.injected_ns is None:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, _unproven(fault))
-    chosen = chosen_samples(observation, slo, entity)
+    chosen = chosen_samples(observation, slo, entity, timed=timed, lag_limit_ms=lag_limit_ms)
     if chosen.table is None:
         why = chosen.why
         reason, detail = (why.reason, why.detail) if why else (None, "no samples")

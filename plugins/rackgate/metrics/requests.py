@@ -60,13 +60,20 @@ class Chosen:
 
 
 def chosen_samples(
-    observation: Observation, slo: Slo, entity: str, *, label: str | None = None, timed: bool = True
+    observation: Observation,
+    slo: Slo,
+    entity: str,
+    *,
+    label: str | None = None,
+    timed: bool = True,
+    lag_limit_ms: float | None = None,
 ) -> Chosen:
     """Return the measured samples of the row's load that belong to the entity.
 
     In a load that went through the gateway a sample belongs to the engine that said it answered; one
     that nobody owned up to belongs to the rack alone. What is `timed` has no samples if the load
-    generator was too late: its times are not the rack's.
+    generator was later than `lag_limit_ms` (the observation's, if not given): its times are not the
+    rack's.
     """
     from rackgate.loadgen.table import SampleTable
 
@@ -85,7 +92,7 @@ def chosen_samples(
     if unreconciled is not None:
         text = f"the load's counters do not reconcile: {unreconciled.counters}"
         return Chosen(None, looks, 1, missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, text))
-    inexact = _inexact(looks, observation.lag_limit_ms) if timed else ""
+    inexact = _inexact(looks, lag_limit_ms or observation.lag_limit_ms) if timed else ""
     if inexact:
         return Chosen(None, looks, 1, missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, inexact))
     table = SampleTable.concat([look.samples.measured for look in looks if look.samples is not None])
