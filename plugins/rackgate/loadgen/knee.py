@@ -8,7 +8,7 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 from rackgate.slo import Op
-from rackgate.statistics.looks import MOST_LOOKS, decide_proportion
+from rackgate.statistics.looks import MOST_LOOKS, decided, look_confidence
 from rackgate.statistics.proportions import proportion_bounds
 from rackgate.verdict import Verdict
 
@@ -134,25 +134,25 @@ def _between(probes: list[Probe]) -> tuple[float, float] | None:
 
 def _probe(offer: Callable[[float, int], Look], rate: float, share: float) -> Probe:
     good = attempted = 0
-    verdict: Verdict | None = None
+    verdict = Verdict.UNKNOWN
     aborted = ""
     for number in range(MOST_LOOKS):
         look = offer(rate, number)
         if look.aborted:
-            aborted, verdict = look.aborted, Verdict.UNKNOWN
+            aborted = look.aborted
             break
         good += look.good
         attempted += look.attempted
-        verdict = decide_proportion(
-            good, attempted, share, Op.AT_LEAST, look=number, looks=MOST_LOOKS
-        ).verdict
-        if verdict is not None:
+        bounds = proportion_bounds(good, attempted, look_confidence(MOST_LOOKS))
+        holds = decided(bounds, share, Op.AT_LEAST)
+        if holds is not None:
+            verdict = Verdict.PASS if holds else Verdict.FAIL
             break
     return Probe(
         rate_per_s=rate,
         good=good,
         attempted=attempted,
-        verdict=verdict or Verdict.UNKNOWN,
+        verdict=verdict,
         bounds=proportion_bounds(good, attempted),
         aborted=aborted,
     )
