@@ -151,7 +151,7 @@ def offer():
             return await Offer(plan, lines.append, transport=transport).run()
 
         result = asyncio.run(go())
-        return [sample_of_line(line) for line in lines], result
+        return [sample_of_line(line) for line in b"".join(lines).splitlines()], result
 
     return run
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from rackgate.load import Limits
-from rackgate.loadgen import attempt, http1
+from rackgate.loadgen import attempt, connection
 from rackgate.sample import Outcome
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.simulator.scenarios import Scenario
@@ -96,7 +96,7 @@ def test_a_server_that_never_stops_is_cut_off(ask, raw_server, monkeypatch, stre
 
 
 def test_a_head_that_never_ends_is_cut_off(ask, raw_server, monkeypatch):
-    monkeypatch.setattr(http1, "MAX_HEAD_BYTES", 1 << 18)
+    monkeypatch.setattr(connection, "MAX_HEAD_BYTES", 1 << 18)
     url = endless(raw_server, b"X-More: and more\r\n", b"HTTP/1.1 200 OK\r\n")
     sample = ask(url, limits=Limits(first_token_s=20.0))
     assert Outcome.MALFORMED is sample.outcome

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from rackgate.engines.protocol import Ending
 from rackgate.load import Arrival, Limits, Load, Origin
 from rackgate.loadgen.arrivals import schedule_ns
+from rackgate.loadgen.head import Head
 from rackgate.loadgen.offer import Offer
 from rackgate.loadgen.plan import Endpoint, Plan
 from rackgate.loadgen.spool import sample_of_line
@@ -36,6 +37,7 @@ class ScriptedTransport:
     def __init__(self, _server, seed=0, least_s=0.0, most_s=0.0):
         self._random = random.Random(seed)
         self._range = (least_s, most_s)
+        self._tasks = []
 
     async def prepare(self, connections, *, connect_s):
         await asyncio.sleep(0)
@@ -43,28 +45,43 @@ class ScriptedTransport:
     def close(self):
         pass
 
-    async def exchange(self, request, sink, *, connect_s):
+    def send(self, request, sink, *, connect_s):
         self.requests.append(request)
+        self._tasks.append(asyncio.ensure_future(self._answer(sink)))
+
+    async def _answer(self, sink):
+        sink.on_end(await self._exchange(sink))
+
+    async def _exchange(self, sink):
         fate = self._random.choice(["ok", "ok", "lost", "unconnected", "refused", "empty"])
         if fate == "unconnected":
             return Finish(ending=Ending.UNCONNECTED, t_ns=perf_counter_ns())
         ended = asyncio.get_running_loop().create_future()
-
-        def abort(ending, detail):
-            if not ended.done():
-                ended.set_result(Finish(ending=ending, t_ns=perf_counter_ns(), detail=detail))
-
-        sink.on_sent(perf_counter_ns(), abort)
+        sink.on_sent(perf_counter_ns(), ScriptedExchange(ended))
         wait_s = self._random.uniform(*self._range)
         done, _ = await asyncio.wait([ended], timeout=wait_s)
         if done:
             return ended.result()
         now_ns = perf_counter_ns()
         sink.on_byte(now_ns)
-        sink.on_head(now_ns, 503 if fate == "refused" else 200, [])
+        sink.on_head(now_ns, Head(status=503 if fate == "refused" else 200))
         if fate in ("ok", "lost"):
-            sink.on_body(now_ns, WHOLE if fate == "ok" else WHOLE[:-40])
+            sink.on_body([(now_ns, WHOLE if fate == "ok" else WHOLE[:-40])])
         return Finish(ending=Ending.LOST if fate == "lost" else Ending.COMPLETE, t_ns=now_ns)
+
+
+class ScriptedExchange:
+    """One of its requests."""
+
+    def __init__(self, ended):
+        self._ended = ended
+
+    def settle(self):
+        pass
+
+    def abort(self, ending, detail=""):
+        if not self._ended.done():
+            self._ended.set_result(Finish(ending=ending, t_ns=perf_counter_ns(), detail=detail))
 
 
 def run(load, *, requests, seed=1, endpoints=1, transport=ScriptedTransport, stop_after_s=None, label="t"):
@@ -86,7 +103,7 @@ def run(load, *, requests, seed=1, endpoints=1, transport=ScriptedTransport, sto
         return await offer.run()
 
     result = asyncio.run(go())
-    return [sample_of_line(line) for line in lines], result
+    return [sample_of_line(line) for line in b"".join(lines).splitlines()], result
 
 
 LOAD = Load(name="l", prompt_tokens=20, output_tokens=4, warmup_requests=0)
@@ -236,10 +253,10 @@ def test_a_generator_that_is_late_still_counts_from_the_schedule():
     """No omission: a loop that stands still shows in the schedule lag and delays no later deadline."""
 
     class Blocking(StallingTransport):
-        async def exchange(self, request, sink, *, connect_s):
+        def send(self, request, sink, *, connect_s):
             if len(ScriptedTransport.requests) == 3:
-                time.sleep(0.12)  # noqa: ASYNC251 - the loop is to stand still
-            return await super().exchange(request, sink, connect_s=connect_s)
+                time.sleep(0.12)  # the loop is to stand still
+            super().send(request, sink, connect_s=connect_s)
 
     ScriptedTransport.requests = []
     load = load_of(arrival=Arrival.CONSTANT, rate_per_s=50.0, concurrency=50)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rackgate.load import Origin
 from rackgate.loadgen import SampleTable
-from rackgate.loadgen.attempt import burst
+from rackgate.loadgen.sampling import burst
 from rackgate.loadgen.spool import read_spool, sample_of_line, spool_line
 from rackgate.sample import Outcome, Sample
 

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackgate.engines.openai import ChatStream
+from rackgate.engines.learned import Learned
+from rackgate.engines.openai import ChatStream, interpret
 from rackgate.engines.protocol import PROTOCOLS, ChatRequest, Ending, protocol_named
+from rackgate.engines.readers import StreamReader
 from rackgate.sample import Outcome
 
 ASK = ChatRequest(model="a/b", prompt="now", max_tokens=7, history=(("before", "said"),))
@@ -83,30 +85,104 @@ def test_an_inference_is_its_text_tensor(body, outcome):
 
 
 texts = st.text(alphabet=st.sampled_from('ab "\\\n\r\t{}:,é中\u2028\x00'), max_size=6)
-frames = st.fixed_dictionaries(
+deltas = st.fixed_dictionaries(
     {"content": texts},
     optional={"reasoning_content": texts, "role": st.just("assistant"), "tool_calls": st.just([])},
 )
-finishes = st.sampled_from([None, None, None, None, "stop"])
-COUNTED = {"usage": {"prompt_tokens": 3, "completion_tokens": 4}}
-usages = st.sampled_from([{}, {}, {}, COUNTED, {"usage": None}])
+COUNTED = {"prompt_tokens": 3, "completion_tokens": 4}
+prefaces = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.sampled_from(["chatcmpl-1", "chatcmpl-2", 'a"b', "é"]),
+        "object": st.sampled_from(["chat.completion.chunk", "error"]),
+        "created": st.integers(0, 3),
+        "model": st.just("m"),
+    },
+)
+frames = st.one_of(
+    st.builds(
+        lambda delta, finish: {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]},
+        deltas,
+        st.sampled_from([None, None, None, None, "stop", "abort"]),
+    ),
+    st.sampled_from(
+        [
+            {"choices": []},
+            {"choices": [], "usage": COUNTED},
+            {"choices": [{"delta": {}}], "usage": COUNTED},
+            {"choices": [], "usage": {"prompt_tokens": 5}},
+            {"choices": [], "timings": {"prompt_n": 9}},
+            {"choices": [], "timings": {"prompt_n": 9, "predicted_n": 2}, "usage": {"completion_tokens": 1}},
+            {"choices": [], "error": "no"},
+            {"choices": [{"delta": {"content": [{"type": "text", "text": "a"}, "b"]}}], "note": "ab"},
+        ]
+    ),
+)
+usages = st.sampled_from([{}, {}, {}, {"usage": COUNTED}, {"usage": None}])
+payloads = st.one_of(
+    st.builds(
+        lambda preface, frame, usage, ascii_only, narrow: json.dumps(
+            {**preface, **frame, **usage},
+            ensure_ascii=ascii_only,
+            separators=(",", ":") if narrow else (", ", ": "),
+        ).encode(),
+        prefaces, frames, usages, st.booleans(), st.booleans(),
+    ),
+    st.sampled_from([b"[DONE]", b"{broken", b'{"choices":[{"delta":{"content":"\xff"}}]}', b"7"]),
+)  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
-@given(parts=st.lists(st.tuples(frames, finishes, usages), max_size=12), ascii_only=st.booleans())
-def test_the_short_way_through_a_stream_reads_what_the_long_way_reads(parts, ascii_only):
-    """One event per read may be read by comparison with the one before it; two halves never are."""
-    events = [
-        b"data: "
-        + json.dumps(
-            {"choices": [{"delta": delta, "finish_reason": finish}], **usage}, ensure_ascii=ascii_only
-        ).encode()
-        + b"\n\n"
-        for delta, finish, usage in parts
-    ]
-    short, long = ChatStream(), ChatStream()
-    for number, event in enumerate(events):
-        short.feed(number, event)
-        long.feed(number, event[:9])
-        long.feed(number, event[9:])
+@settings(max_examples=300, deadline=None)
+@given(st.lists(payloads, max_size=12), st.sampled_from([b"\n\n", b"\n\n", b"\r\n\r\n"]), st.booleans())
+def test_the_short_way_through_a_stream_reads_what_the_long_way_reads(events, end, together):
+    """An event may be read by what was learned from others, in this stream or in any before it."""
+    reads = [(number, b"data: " + event + end) for number, event in enumerate(events)]
+    if together:
+        reads = [(7, b"".join(data for _, data in reads))]
+    short, long = ChatStream(), StreamReader(interpret)
+    short.take(reads)
+    for t_ns, data in reads:
+        long.feed(t_ns, data)
     assert long.close(99, Ending.COMPLETE) == short.close(99, Ending.COMPLETE)
+
+
+def stream_of(words, identity):
+    preface = {"id": identity, "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    frames = [{"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}]
+    frames += [{"choices": [{"index": 0, "delta": {"content": word}}]} for word in words]
+    frames += [
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": COUNTED},
+    ]
+    return [b"data: " + json.dumps({**preface, **frame}).encode() + b"\n\n" for frame in frames] + [
+        b"data: [DONE]\n\n"
+    ]
+
+
+def test_what_one_answer_taught_holds_for_answers_with_another_id():
+    asked = []
+
+    def counting(reading, name, data):
+        asked.append(data)
+        interpret(reading, name, data)
+
+    learned = Learned(counting)
+    StreamReader(counting, learned=learned).take(list(enumerate(stream_of(["a", "b"], "x"))))
+    asked.clear()
+    again = StreamReader(counting, learned=learned)
+    again.take(list(enumerate(stream_of(["other", "words", "here"], "y"))))
+    answer = again.close(9, Ending.COMPLETE)
+    assert ([], "otherwordshere", (1, 2, 3)) == (asked, answer.text, answer.token_ns)
+    assert ("stop", True, 4, Outcome.OK) == (
+        answer.finish_reason, answer.done_seen, answer.completion_tokens, answer.outcome
+    )  # fmt: skip
+
+
+def test_what_is_learned_is_bounded():
+    learned = Learned(interpret)
+    for number in range(6000):
+        StreamReader(interpret, learned=learned).feed(
+            0, b'data: {"n": %d, "choices": [{"delta": {"content": "x%d"}}]}\n\n' % (number, number)
+        )
+    assert all(len(templates) <= 8 for templates in learned.templates)
+    assert all(len(effects) <= 1024 for effects in learned.effects)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.openai import ChatStream, OpenAi, interpret_body
-from rackgate.engines.reading import BodyReader
+from rackgate.engines.readers import BodyReader
 
 if TYPE_CHECKING:
     from rackgate.engines.protocol import AnswerReader, ChatRequest

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.openai import error_of
-from rackgate.engines.reading import BodyReader, Reading, Unreadable
+from rackgate.engines.readers import BodyReader
+from rackgate.engines.reading import Reading, Unreadable
 
 if TYPE_CHECKING:
     from rackgate.engines.protocol import AnswerReader, ChatRequest

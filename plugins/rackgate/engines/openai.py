@@ -6,8 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rackgate.engines.learned import Learned
 from rackgate.engines.protocol import Ending
-from rackgate.engines.reading import BodyReader, Reading, StreamReader, Unreadable
+from rackgate.engines.readers import BodyReader, StreamReader
+from rackgate.engines.reading import Reading, Unreadable
 
 if TYPE_CHECKING:
     from rackgate.engines.protocol import Answer, AnswerReader, ChatRequest
@@ -27,9 +29,7 @@ __all__ = [
 def interpret(reading: Reading, name: str, data: bytes) -> None:
     """Read one event. Raises `ValueError` if it is neither JSON nor `[DONE]`."""
     if data.strip() == b"[DONE]":
-        if not reading.done_seen:
-            reading.done_seen = True
-            reading.signal_ns = reading.t_ns
+        reading.done()
         return
     try:
         frame = json.loads(data.decode())  # of bytes it would guess the encoding first
@@ -100,9 +100,7 @@ def _choice(reading: Reading, choice: dict[str, Any]) -> None:
     if content or thought or calls:
         _token(reading, content, thought, calls)
     if isinstance(reason, str) and reason:
-        reading.finish_reason = reason
-        if reading.signal_ns is None or not reading.done_seen:
-            reading.signal_ns = reading.t_ns
+        reading.finish(reason)
 
 
 def _token(reading: Reading, content: str, thought: str, calls: list[Any]) -> None:
@@ -172,13 +170,9 @@ def _usage(reading: Reading, frame: dict[str, Any]) -> None:
         return
     _server_times(reading, usage)
     prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-    if prompt is not None:
-        reading.prompt_tokens = prompt
-    if completion is not None:
-        reading.completion_tokens = completion
-        reading.usage_source = "usage"
-        if frame.get("choices"):
-            reading.counted_along(completion)
+    reading.usage(prompt, completion)
+    if completion is not None and frame.get("choices"):
+        reading.counted_along(completion)
 
 
 def _timings(reading: Reading, timings: dict[str, Any]) -> None:
@@ -226,7 +220,10 @@ class ChatStream(StreamReader):
     """Reads one streamed chat completion: `feed` each read, then `close`."""
 
     def __init__(self) -> None:
-        super().__init__(interpret, terminal_due=True)
+        super().__init__(interpret, learned=_LEARNED)
+
+
+_LEARNED = Learned(interpret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

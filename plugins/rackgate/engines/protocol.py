@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rackgate.sample import Outcome
 
@@ -120,6 +120,9 @@ class AnswerReader(Protocol):
 
     def feed(self, t_ns: int, data: bytes) -> None:
         """Take one read of the body with its arrival."""
+
+    def take(self, reads: Sequence[tuple[int, bytes]]) -> None:
+        """Take several reads of the body, each with its arrival."""
 
     def close(self, t_ns: int, ending: Ending, detail: str = "") -> Answer:
         """Return the answer; `t_ns` is when the exchange ended and `ending` how."""

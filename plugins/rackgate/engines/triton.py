@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from rackgate.engines.learned import Learned
 from rackgate.engines.openai import error_of
-from rackgate.engines.reading import BodyReader, Reading, StreamReader, Unreadable
+from rackgate.engines.readers import BodyReader, StreamReader
+from rackgate.engines.reading import Reading, Unreadable
 
 if TYPE_CHECKING:
     from rackgate.engines.protocol import AnswerReader, ChatRequest
@@ -52,10 +54,11 @@ class Triton:
     def reader(self, *, streamed: bool = True) -> AnswerReader:
         """Return a reader for one answer."""
         return (
-            StreamReader(interpret, terminal_due=False)
+            StreamReader(interpret, terminal_due=False, learned=_LEARNED)
             if streamed
             else BodyReader(interpret, warning="not streamed")
         )
 
 
 TRITON = Triton()
+_LEARNED = Learned(interpret)

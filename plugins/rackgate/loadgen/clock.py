@@ -33,6 +33,7 @@ class Alarm:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
+        self._awake = False
         self._descriptor = -1
         if sys.platform == "linux":
             self._libc = ctypes.CDLL(None, use_errno=True)
@@ -41,15 +42,20 @@ class Alarm:
             self._loop.add_reader(self._descriptor, self._fired)
 
     async def until(self, t_ns: int) -> None:
-        """Return at `t_ns`, at once if that is past."""
+        """Return at `t_ns`, at once if that is past or after `wake`."""
         left_ns = t_ns - perf_counter_ns()
-        if left_ns <= 0:
-            return
-        if self._descriptor < 0 or not self._set(t_ns):
-            await asyncio.sleep(left_ns / 1e9)
+        if left_ns <= 0 or self._awake:
             return
         self._waiter = self._loop.create_future()
+        if self._descriptor < 0 or not self._set(t_ns):
+            self._loop.call_later(left_ns / 1e9, self._ring, self._waiter)
         await self._waiter
+
+    def wake(self) -> None:
+        """Let whoever waits return now, and nobody wait again."""
+        self._awake = True
+        if self._waiter is not None:
+            self._ring(self._waiter)
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -68,5 +74,10 @@ class Alarm:
             os.read(self._descriptor, 8)
         except BlockingIOError:
             return
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter is not None:
+            self._ring(self._waiter)
+
+    @staticmethod
+    def _ring(waiter: asyncio.Future[None]) -> None:
+        if not waiter.done():
+            waiter.set_result(None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from rackgate.loadgen.varied import VariedPrompts
 from rackgate.sample import Outcome, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rackgate.engines.protocol import ChatProtocol
     from rackgate.loadgen.plan import Endpoint, Plan
@@ -64,15 +63,15 @@ class Lane:
             ),
         )
 
-    def attempt(self, request_id: str, scheduled_ns: int) -> Attempt:
-        """Return a request about to be sent."""
+    def attempt(self, request_id: str, scheduled_ns: int, then: Callable[[Attempt], object]) -> Attempt:
+        """Return a request about to be sent; `then` is called when it has ended."""
         return Attempt(
             self.endpoint,
             self.protocol,
             self._plan.load.limits,
             request_id=request_id,
             scheduled_ns=scheduled_ns,
-            loop=asyncio.get_running_loop(),
+            then=then,
         )
 
     def dropped(self, request_id: str, scheduled_ns: int) -> Sample:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import heapq
 import time
-from collections import deque
-from contextlib import suppress
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from rackgate.loadgen.arrivals import schedule_ns
 from rackgate.loadgen.clock import Alarm
+from rackgate.loadgen.concluding import Conclusions
 from rackgate.loadgen.handicap import spoil
 from rackgate.loadgen.heartbeat import Heartbeat
 from rackgate.loadgen.http1 import HttpClient
 from rackgate.loadgen.lane import Lane
 from rackgate.loadgen.now import Now
-from rackgate.loadgen.spool import spool_line
+from rackgate.loadgen.slots import Conversation, Slot
 from rackgate.loadgen.trace import trace_of
 from rackgate.loadgen.transport import Server
+from rackgate.loadgen.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Iterator
 
     from rackgate.loadgen.attempt import Attempt
     from rackgate.loadgen.plan import Plan
@@ -30,17 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Offer"]
 
-PAUSE_AFTER_REFUSAL_S = 0.05
-"""A closed loop whose requests are turned away at once would otherwise only count how fast that goes."""
-
 OPEN_CONNECTIONS_AHEAD = 8
-CONCLUDE_AFTER_S = 0.002
-CONCLUDE_AT_ONCE = 2
 COLLECT_EVERY_S = 30.0
 
 
 class Offer:
-    """One load on its way. `write` takes each finished sample as a line."""
+    """One load on its way. `write` takes finished samples as whole lines, one or more at a time."""
 
     def __init__(
         self,
@@ -49,8 +45,7 @@ class Offer:
         *,
         transport: Callable[[Server], Transport] = HttpClient,
     ) -> None:
-        self._plan = plan
-        self._write = write
+        self.plan = plan
         self._load = plan.load
         trace = trace_of(plan.load)
         self._trace_s = trace.moments_s if trace is not None else ()
@@ -63,26 +58,32 @@ class Offer:
             )
             for number, endpoint in enumerate(plan.endpoints)
         ]
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
-        self._running: set[Attempt] = set()
-        self._finished: deque[tuple[Attempt, bool]] = deque()
-        self._concluding = False
+        self.loop = asyncio.get_running_loop()
+        self.stopped = False
+        self._chains: set[Slot | Conversation] = set()
+        self._idle = asyncio.Event()
+        self._running: dict[Attempt, None] = {}
+        self._conclusions = Conclusions(plan, write)
         self._heartbeat = Heartbeat()
+        self._watch = Watch(self._running)
+        self._alarm = Alarm()
         self.scheduled = self.started = self.dropped = self.peak_in_flight = 0
-        self.outcomes: dict[str, int] = {}
-        self.start_ns = self.last_start_ns = self.end_ns = 0
+        self.start_ns = self.last_start_ns = 0
 
     def stop(self) -> None:
         """End the load: nothing more is started, and what is in flight is ended."""
-        self._stop.set()
+        self.stopped = True
+        self._alarm.wake()
+        for chain in list(self._chains):
+            chain.wake()
         now_ns = perf_counter_ns()
         for attempt in list(self._running):
             attempt.end(now_ns)
 
     async def run(self) -> dict[str, Any]:
         """Offer the load and return its counts and moments."""
-        if self._plan.warmup:
+        self._watch.start()
+        if self.plan.warmup:
             await asyncio.gather(*(self._warm_up(lane) for lane in self._lanes))
         await self._connect_ahead()
         self.peak_in_flight = 0
@@ -91,19 +92,19 @@ class Offer:
         gc.disable()
         self._housekeeping()
         cpu_s = time.process_time()
-        begin_ns = perf_counter_ns()
-        self.start_ns = self.last_start_ns = self.end_ns = begin_ns + round(self._load.ramp_s * 1e9)
+        self.start_ns = self.last_start_ns = perf_counter_ns() + round(self._load.ramp_s * 1e9)
         self._heartbeat.start()
-        spoil(self._plan.handicap, self)
+        spoil(self.plan.handicap, self)
         try:
             await (self._open() if self._load.open else self._closed())
         finally:
             self._heartbeat.stop()
+            self._watch.stop()
+            self._alarm.close()
             gc.enable()
             gc.unfreeze()
+        self._conclusions.finish()
         cpu_s = time.process_time() - cpu_s
-        while self._finished:
-            self._conclude_one()
         for lane in self._lanes:
             lane.transport.close()
         return self._result(cpu_s)
@@ -111,8 +112,8 @@ class Offer:
     @property
     def share_done(self) -> float:
         """How much of the plan has been started, 0 to 1; by time if the plan counts no requests."""
-        if self._plan.requests is not None:
-            return self.scheduled / max(1, self._plan.requests * len(self._lanes))
+        if self.plan.requests is not None:
+            return self.scheduled / max(1, self.plan.requests * len(self._lanes))
         return (perf_counter_ns() - self.start_ns) / 1e9 / (self._load.duration_s or 1.0)
 
     def now(self) -> Now:
@@ -130,17 +131,17 @@ class Offer:
     def _result(self, cpu_s: float) -> dict[str, Any]:
         return {
             "start_ns": self.start_ns,
-            "end_ns": max(self.end_ns, self.last_start_ns),
+            "end_ns": max(self._conclusions.end_ns, self.last_start_ns),
             "steady_start_ns": self.start_ns,
             "steady_end_ns": self.last_start_ns,
             "scheduled": self.scheduled,
             "started": self.started,
             "dropped": self.dropped,
-            "outcomes": self.outcomes,
+            "outcomes": self._conclusions.outcomes,
             "peak_in_flight": self.peak_in_flight,
             "cpu_s": cpu_s,
             "loop_lag_p99_ms": self._heartbeat.late_ms(0.99),
-            "stopped": self._stop.is_set(),
+            "stopped": self.stopped,
         }
 
     async def _warm_up(self, lane: Lane) -> None:
@@ -148,10 +149,12 @@ class Offer:
 
         async def slot() -> None:
             for index in indexes:
-                if self._stop.is_set():
+                if self.stopped:
                     return
                 request_id, request = lane.request("w", index)
-                await self._carry(lane, lane.attempt(request_id, perf_counter_ns()), request, warmup=True)
+                ended: asyncio.Future[Attempt] = self.loop.create_future()
+                self.carry(lane, lane.attempt(request_id, perf_counter_ns(), ended.set_result), request)
+                self.landed(lane, await ended, warmup=True)
 
         await asyncio.gather(
             *(slot() for _ in range(min(self._load.concurrency, self._load.warmup_requests)))
@@ -169,199 +172,111 @@ class Offer:
         step_ns = self._load.ramp_s * 1e9 / self._load.concurrency
         begin_ns = self.start_ns - round(self._load.ramp_s * 1e9)
         slots = [
-            asyncio.ensure_future(self._slot(lane, begin_ns + round(number * step_ns)))
+            Slot(self, lane, begin_ns + round(number * step_ns))
             for number in range(self._load.concurrency)
             for lane in self._lanes
         ]
+        self._chains.update(slots)
+        for slot in slots:
+            slot.prepare()  # before one of them makes its second request: all are to have one
+        for slot in slots:
+            slot.start()
         if self._load.duration_s is None:
-            await asyncio.gather(*slots)
-            return
-        await self._drain(slots, self._load.ramp_s + self._load.duration_s)
-
-    async def _ramp(self, lane: Lane, begin_ns: int) -> None:
-        """Hold one request in flight from `begin_ns` to the end of the ramp; they count as warm-up."""
-        await asyncio.sleep(max(0, begin_ns - perf_counter_ns()) / 1e9)
-        while perf_counter_ns() < self.start_ns and not self._stop.is_set():
-            request_id, request = lane.request("w", self._load.warmup_requests + lane.ramped)
-            lane.ramped += 1
-            await self._carry(lane, lane.attempt(request_id, perf_counter_ns()), request, warmup=True)
-
-    async def _slot(self, lane: Lane, begin_ns: int) -> None:
-        """Hold one request in flight; the next ones are made while the present one is under way."""
-        if self._load.ramp_s:
-            await self._ramp(lane, begin_ns)
-        prepared: deque[tuple[str, bytes]] = deque()
-        self._prepare(lane, prepared)
-        free_ns = perf_counter_ns()
-        while prepared and not self._over(free_ns):
-            request_id, request = prepared.popleft()
-            attempt = lane.attempt(request_id, free_ns)
-            self._count_start(free_ns)
-            self._loop.call_soon(self._prepare, lane, prepared)
-            free_ns = await self._carry(lane, attempt, request, warmup=False)
-            if attempt.turned_away:
-                await asyncio.sleep(PAUSE_AFTER_REFUSAL_S)
-                free_ns = perf_counter_ns()
-            elif prepared and self._load.think_s:
-                free_ns = await self._think(free_ns)
-            self._prepare(lane, prepared)  # if it ended before there was time to make the next one
-
-    async def _think(self, done_ns: int) -> int:
-        """Wait until the next turn of a conversation is due, or the load ends, and return that moment."""
-        due_ns = done_ns + round(self._load.think_s * 1e9)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), max(0, due_ns - perf_counter_ns()) / 1e9)
-        return due_ns
-
-    def _prepare(self, lane: Lane, prepared: deque[tuple[str, bytes]]) -> None:
-        """Make the requests of the next conversation, which is one request if there are no turns."""
-        planned = self._plan.requests
-        turns = 0 if prepared else self._load.turns
-        if planned is not None:
-            turns = min(turns, planned - lane.taken)
-        for _ in range(turns):
-            prepared.append(lane.request("r", lane.taken))
-            lane.taken += 1
-
-    def _over(self, now_ns: int) -> bool:
-        if self._stop.is_set():
-            return True
-        duration_s = self._load.duration_s
-        return duration_s is not None and now_ns - self.start_ns >= duration_s * 1e9
+            await self._idle.wait()
+        else:
+            await self._drain(self._load.ramp_s + self._load.duration_s)
 
     async def _open(self) -> None:
         turns = self._load.turns
-        arrivals = sorted(
-            (offset, lane.number, index)
-            for lane in self._lanes
-            for index, offset in enumerate(
-                schedule_ns(
-                    self._load,
-                    requests=(self._plan.requests or 0) // turns,
-                    endpoint=lane.number,
-                    endpoints=len(self._lanes),
-                    seed=self._plan.identity,
-                    trace_s=self._trace_s,
-                )
-            )
-        )
-        self.start_ns = self.last_start_ns = self.end_ns = perf_counter_ns()
-        tasks: set[asyncio.Future[int]] = set()
-        alarm = Alarm()
-        stopped = asyncio.ensure_future(self._stop.wait())
-        try:
-            for offset, number, index in arrivals:
-                lane = self._lanes[number]
-                request_id, request = lane.request("r", index * turns)
-                scheduled_ns = self.start_ns + offset
-                if scheduled_ns > perf_counter_ns():
-                    waiting = asyncio.ensure_future(alarm.until(scheduled_ns))
-                    await asyncio.wait((waiting, stopped), return_when=asyncio.FIRST_COMPLETED)
-                    waiting.cancel()
-                else:
-                    await asyncio.sleep(0)  # late, but what was started must come to its turn
-                if self._stop.is_set():
-                    break
-                self._arrive(lane, index * turns, (request_id, request), scheduled_ns, tasks)
-        finally:
-            stopped.cancel()
-            alarm.close()
-        await self._drain(tasks, 0.0)
+        arrivals = heapq.merge(*(self._arrivals(lane) for lane in self._lanes))
+        self.start_ns = self.last_start_ns = perf_counter_ns()
+        for offset, number, place in arrivals:
+            lane, index = self._lanes[number], place * turns
+            request_id, request = lane.request("r", index)
+            scheduled_ns = self.start_ns + offset
+            if scheduled_ns > perf_counter_ns():
+                await self._alarm.until(scheduled_ns)
+            else:
+                await asyncio.sleep(0)  # late, but what was started must come to its turn
+            if self.stopped:
+                break
+            if lane.in_flight >= self._load.concurrency:
+                self._drop(lane, index, scheduled_ns)
+                continue
+            conversation = Conversation(self, lane, index)
+            self._chains.add(conversation)
+            conversation.start(request_id, request, scheduled_ns)
+        await self._drain(0.0)
 
-    def _arrive(
-        self,
-        lane: Lane,
-        index: int,
-        made: tuple[str, bytes],
-        scheduled_ns: int,
-        tasks: set[asyncio.Future[int]],
-    ) -> None:
-        request_id, request = made
-        if lane.in_flight >= self._load.concurrency:
-            self.last_start_ns = scheduled_ns
-            for turn in range(self._load.turns):
-                name = lane.request_id("r", index + turn)
-                self.scheduled += 1
-                self.dropped += 1
-                self._write(spool_line(lane.dropped(name, scheduled_ns)))
-            return
-        self._count_start(scheduled_ns)
-        attempt = lane.attempt(request_id, scheduled_ns)
-        lane.in_flight += 1  # counted now, so that arrivals of one instant see each other
-        carried = self._carry(lane, attempt, request, warmup=False, counted=True)
-        task = asyncio.ensure_future(
-            carried if self._load.turns == 1 else self._go_on(lane, carried, index + 1)
+    def _arrivals(self, lane: Lane) -> Iterator[tuple[int, int, int]]:
+        """Yield (ns after the start, lane, place) of each arrival on a lane."""
+        offsets = schedule_ns(
+            self._load,
+            requests=(self.plan.requests or 0) // self._load.turns,
+            endpoint=lane.number,
+            endpoints=len(self._lanes),
+            seed=self.plan.identity,
+            trace_s=self._trace_s,
         )
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        return ((offset, lane.number, place) for place, offset in enumerate(offsets))
 
-    async def _drain(self, tasks: Any, after_s: float) -> None:
+    def _drop(self, lane: Lane, index: int, scheduled_ns: int) -> None:
+        """Count the requests of an arrival that the cap does not let start."""
+        self.last_start_ns = scheduled_ns
+        for turn in range(self._load.turns):
+            self.scheduled += 1
+            self.dropped += 1
+            self._conclusions.keep(lane.dropped(lane.request_id("r", index + turn), scheduled_ns))
+
+    async def _drain(self, after_s: float) -> None:
         """Let what is in flight come to its end or to a limit, then end it."""
         limits = self._load.limits
         bound_s = min(limits.total_s, max(limits.first_token_s, limits.stall_s) + 1.0)
-        pending = [task for task in tasks if not task.done()]
-        if pending:
-            _, still = await asyncio.wait(pending, timeout=after_s + bound_s)
-            if still:
+        if self._chains:
+            self._idle.clear()
+            try:
+                async with asyncio.timeout(after_s + bound_s):
+                    await self._idle.wait()
+            except TimeoutError:
                 self.stop()
-            await asyncio.gather(*pending)
+                await self._idle.wait()
 
-    async def _go_on(self, lane: Lane, first: Coroutine[None, None, int], index: int) -> int:
-        """Carry the first request of a conversation and then the other ones, each when it is due."""
-        done_ns = await first
-        for later in range(index, index + self._load.turns - 1):
-            request_id, request = lane.request("r", later)
-            due_ns = await self._think(done_ns)
-            if self._stop.is_set():
-                break
-            self._count_start(due_ns)
-            done_ns = await self._carry(lane, lane.attempt(request_id, due_ns), request, warmup=False)
-        return done_ns
+    # What slots and conversations call.
 
-    def _count_start(self, scheduled_ns: int) -> None:
+    def over(self, now_ns: int) -> bool:
+        """Return whether nothing more is to be started."""
+        duration_s = self._load.duration_s
+        return self.stopped or (duration_s is not None and now_ns - self.start_ns >= duration_s * 1e9)
+
+    def count_start(self, scheduled_ns: int) -> None:
+        """Count a request that is about to be carried."""
         self.scheduled += 1
         self.started += 1
         self.last_start_ns = max(self.last_start_ns, scheduled_ns)
 
-    async def _carry(
-        self, lane: Lane, attempt: Attempt, request: bytes, *, warmup: bool, counted: bool = False
-    ) -> int:
-        """Carry one request and return when it ended; its sample is made when there is time."""
-        if not counted:
-            lane.in_flight += 1
-        self._running.add(attempt)
-        self.peak_in_flight = max(self.peak_in_flight, len(self._running))
-        if self._stop.is_set():
+    def carry(self, lane: Lane, attempt: Attempt, request: bytes) -> None:
+        """Send a request; whoever is told of its end calls `landed`."""
+        lane.in_flight += 1
+        running = self._running
+        running[attempt] = None
+        self.peak_in_flight = max(self.peak_in_flight, len(running))
+        if self.stopped:
             attempt.end(perf_counter_ns())
-        finish = await attempt.run(lane.transport, request)
+        attempt.run(lane.transport, request)
+
+    def landed(self, lane: Lane, attempt: Attempt, *, warmup: bool) -> None:
+        """Take a request that has ended; its sample is made when there is time."""
         lane.in_flight -= 1
-        self._running.discard(attempt)
-        self._finished.append((attempt, warmup))
-        if not self._concluding:
-            self._concluding = True
-            self._loop.call_later(CONCLUDE_AFTER_S, self._conclude_next)
-        return finish.t_ns
+        del self._running[attempt]
+        self._conclusions.add(attempt, warmup=warmup)
 
-    def _conclude_next(self) -> None:
-        """Make a few samples per turn of the loop: reads of other streams come first."""
-        for _ in range(min(len(self._finished), CONCLUDE_AT_ONCE)):
-            self._conclude_one()
-        if self._finished:
-            self._loop.call_soon(self._conclude_next)
-        else:
-            self._concluding = False
-
-    def _conclude_one(self) -> None:
-        attempt, warmup = self._finished.popleft()
-        sample = attempt.sample(
-            load=self._load.name, label=self._plan.label, look=self._plan.look, warmup=warmup
-        )
-        if not warmup:
-            self.outcomes[sample.outcome] = self.outcomes.get(sample.outcome, 0) + 1
-            self.end_ns = max(self.end_ns, sample.done_ns or 0)
-        self._write(spool_line(sample))
+    def ended(self, chain: Slot | Conversation) -> None:
+        """A slot or a conversation will start nothing more."""
+        self._chains.discard(chain)
+        if not self._chains:
+            self._idle.set()
 
     def _housekeeping(self) -> None:
         """Collect young cycles now and then: a soak of days must not grow."""
         gc.collect(0)
-        self._loop.call_later(COLLECT_EVERY_S, self._housekeeping)
+        self.loop.call_later(COLLECT_EVERY_S, self._housekeeping)

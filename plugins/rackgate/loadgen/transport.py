@@ -7,27 +7,39 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rackgate.engines.protocol import Ending
+    from rackgate.loadgen.head import Head
 
-__all__ = ["Finish", "Server", "Sink", "Transport"]
+__all__ = ["Exchange", "Finish", "Server", "Sink", "Transport"]
+
+
+class Exchange(Protocol):
+    """One request under way."""
+
+    def settle(self) -> None:
+        """Pass on what has arrived so far and was put aside."""
+
+    def abort(self, ending: Ending, detail: str = "") -> None:
+        """End it at once; the sink is told."""
 
 
 class Sink(Protocol):
-    """Takes one response as it arrives; `t_ns` is always the arrival of the read."""
+    """Takes one response; `t_ns` is always the arrival of a read, however late it is passed on."""
 
-    def on_sent(self, t_ns: int, abort: Callable[[Ending, str], None]) -> None:
-        """The first byte goes to the kernel; `abort` ends the exchange at once."""
-
-    def on_head(self, t_ns: int, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Status and headers (names in lower case) are known."""
-
-    def on_body(self, t_ns: int, data: bytes) -> None:
-        """A piece of the body."""
+    def on_sent(self, t_ns: int, exchange: Exchange) -> None:
+        """The first byte goes to the kernel."""
 
     def on_byte(self, t_ns: int) -> None:
         """The response's first byte arrived."""
+
+    def on_head(self, t_ns: int, head: Head) -> None:
+        """Status and headers are known."""
+
+    def on_body(self, reads: list[tuple[int, bytes]]) -> None:
+        """Pieces of the body, each with its arrival."""
+
+    def on_end(self, finish: Finish) -> None:
+        """It is over; nothing more is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +55,8 @@ class Finish:
 class Transport(Protocol):
     """What carries requests to one server."""
 
-    async def exchange(self, request: bytes, sink: Sink, *, connect_s: float) -> Finish:
-        """Send and return when the response has ended, whatever happened; raises only on cancellation."""
+    def send(self, request: bytes, sink: Sink, *, connect_s: float) -> None:
+        """Send and tell the sink what comes, down to how it ended, whatever happens; never at once."""
 
     async def prepare(self, connections: int, *, connect_s: float) -> None:
         """Open that many connections ahead; failures are left to the requests."""

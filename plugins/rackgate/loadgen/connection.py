@@ -1,0 +1,241 @@
+"""One HTTP/1.1 connection of the load path: reads are stamped and put aside, and understood when need be."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rackgate.engines.protocol import Ending
+from rackgate.loadgen.body import BodyError, body_of
+from rackgate.loadgen.head import Framing, HeadError, check_head, parse_head
+from rackgate.loadgen.transport import Finish
+
+if TYPE_CHECKING:
+    from rackgate.loadgen.body import Body
+    from rackgate.loadgen.head import Head
+    from rackgate.loadgen.transport import Sink
+
+__all__ = ["Connection", "Owner", "reason_of"]
+
+MAX_HEAD_BYTES = 1 << 20
+MOST_READS_ASIDE = 128
+"""So many reads may wait until they are understood, so that a server that floods is found out."""
+
+STALE_WITHIN_NS = 100_000_000
+"""A peer that closed a kept connection says so within this time and two round trips."""
+
+_BLANK_LINE = b"\r\n\r\n"
+_CHECKED_AT_ONCE = 4096
+
+
+class Owner(Protocol):
+    """What a connection tells its client."""
+
+    def look_at(self, connection: Connection) -> None:
+        """Call `advance` after the sockets that are ready now have been read."""
+
+    def opened(self, connection: Connection) -> None:
+        """The connection came up."""
+
+    def closed(self, connection: Connection) -> None:
+        """The connection is gone."""
+
+    def released(self, connection: Connection) -> None:
+        """The connection is free for the next request."""
+
+    def again(self, request: bytes, sink: Sink, connect_s: float) -> None:
+        """Send on a fresh connection: this one was closed before the request can have been read."""
+
+
+class Connection(asyncio.Protocol):
+    """Carries one request at a time.
+
+    In a chunked body only a read that may be the last one is looked at when it comes; the others wait for
+    it, for `settle`, or until they are many.
+    """
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._transport: Any = None
+        self._sink: Sink | None = None
+        self._head: Head | None = None
+        self._body: Body | None = None
+        self._reads: list[tuple[int, bytes]] = []
+        self._begun = b""
+        self._checked_bytes = 0
+        self._stream = False
+        self._lost = False
+        self._end: tuple[int, Exception | None] | None = None
+        self._used = False
+        self._answered = False
+        self._retried = False
+        self._asked: tuple[bytes, float] = (b"", 0.0)
+        self._sent_ns = 0
+        self.queued = False
+        self.connect_ns = 0
+
+    @property
+    def usable(self) -> bool:
+        """True if a request can be sent."""
+        out = self._lost or self._reads or self._transport is None
+        return not out and not self._transport.is_closing()
+
+    def perform(self, request: bytes, sink: Sink, connect_s: float, *, retried: bool = False) -> None:
+        """Send one request; `sink` is told what comes and how it ends."""
+        self._asked = request, connect_s
+        self._retried = retried
+        self._head = self._body = None
+        self._stream = self._answered = False
+        self._sink = sink
+        self._sent_ns = perf_counter_ns()
+        sink.on_sent(self._sent_ns, self)
+        self._transport.write(request)
+
+    def abort(self, ending: Ending, detail: str = "") -> None:
+        """End the exchange now and drop the connection."""
+        sink, self._sink = self._sink, None
+        self.drop()
+        if sink is not None:
+            sink.on_end(Finish(ending=ending, t_ns=perf_counter_ns(), detail=detail, retried=self._retried))
+
+    def settle(self) -> None:
+        """Pass on what has arrived so far."""
+        self.advance()
+
+    def drop(self) -> None:
+        """Close at once."""
+        self._lost = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio.Protocol: stamp and put aside, nothing else.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep what writes."""
+        self._transport = transport
+        self._owner.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Stamp a read."""
+        reads = self._reads
+        reads.append((perf_counter_ns(), data))
+        # A body whose end is in its bytes ends with a blank line, which a read of less than 5 bytes may cut.
+        if (
+            self._stream
+            and not data.endswith(_BLANK_LINE)
+            and len(data) > 4
+            and len(reads) < MOST_READS_ASIDE
+        ):
+            return
+        if not self.queued:
+            self._owner.look_at(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stamp the end."""
+        self._lost = True
+        self._end = perf_counter_ns(), exc
+        if not self.queued:
+            self._owner.look_at(self)
+
+    # Understanding what was put aside, in the order of arrival.
+
+    def advance(self) -> None:
+        """Take what was put aside."""
+        reads, self._reads = self._reads, []
+        if reads:
+            sink = self._sink
+            if sink is None:
+                self.drop()  # bytes that nobody asked for: the connection is out of step
+            else:
+                if not self._answered:
+                    self._answered = True
+                    sink.on_byte(reads[0][0])
+                try:
+                    self._take(sink, reads)
+                except (HeadError, BodyError) as error:
+                    self.abort(Ending.MALFORMED, f"HTTP: {error}")
+        if self._end is not None:
+            self._over(*self._end)
+
+    def _take(self, sink: Sink, reads: list[tuple[int, bytes]]) -> None:
+        if self._body is None:
+            reads = self._take_head(sink, reads)
+        if self._body is None or self._sink is None:
+            return
+        taken = self._body.take(reads) if reads else reads
+        if taken:
+            sink.on_body(taken)
+        if self._body.ended and self._sink is not None:
+            self._complete(reads[-1][0] if reads else perf_counter_ns())
+
+    def _take_head(self, sink: Sink, reads: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """Return the reads behind the head, the first of them cut; none while the head is not whole."""
+        data = self._begun
+        for place, (t_ns, piece) in enumerate(reads):
+            data = data + piece if data else piece
+            while (end := data.find(_BLANK_LINE)) >= 0:
+                head = parse_head(data[: end + 4])
+                data = data[end + 4 :]
+                if head.interim:
+                    continue
+                self._begun, self._checked_bytes = b"", 0
+                self._head, self._body = head, body_of(head)
+                self._stream = head.framing is Framing.CHUNKED
+                sink.on_head(t_ns, head)
+                return [(t_ns, data), *reads[place + 1 :]]
+        self._begun = data
+        self._check_begun()
+        return []
+
+    def _check_begun(self) -> None:
+        """Find out about what is no head before it ends, if it ever does."""
+        size = len(self._begun)
+        if size > MAX_HEAD_BYTES:
+            raise HeadError(f"a head of more than {MAX_HEAD_BYTES >> 10} KiB")
+        if size <= _CHECKED_AT_ONCE or size >= 2 * self._checked_bytes:
+            self._checked_bytes = size
+            check_head(self._begun)
+
+    def _complete(self, t_ns: int) -> None:
+        sink, self._sink = self._sink, None
+        head, body = self._head, self._body
+        keep = head is not None and head.keep_alive and self.usable
+        self._used = True
+        self._stream = False
+        if keep and body is not None and not body.excess:
+            self._owner.released(self)
+        else:
+            self.drop()
+        if sink is not None:
+            sink.on_end(Finish(ending=Ending.COMPLETE, t_ns=t_ns, retried=self._retried))
+
+    def _over(self, t_ns: int, error: Exception | None) -> None:
+        """The connection is gone; a body without a length ends with it."""
+        self._end = None
+        self._owner.closed(self)
+        sink, self._sink = self._sink, None
+        if sink is None:
+            return
+        if self._stale(t_ns):
+            self._owner.again(self._asked[0], sink, self._asked[1])
+            return
+        if self._head is not None and self._head.framing is Framing.CLOSED and error is None:
+            ending, detail = Ending.COMPLETE, ""
+        else:
+            ending, detail = Ending.LOST, reason_of(error) if error else "connection closed by the peer"
+        sink.on_end(Finish(ending=ending, t_ns=t_ns, detail=detail, retried=self._retried))
+
+    def _stale(self, t_ns: int) -> bool:
+        """Return whether the peer closed a kept connection before it can have read the request."""
+        quick = t_ns - self._sent_ns <= STALE_WITHIN_NS + 2 * self.connect_ns
+        return self._used and not self._answered and quick
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why there is no connection, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server's certificate is not trusted: certificate verify failed: {error.verify_message}"
+    text = str(error) or type(error).__name__
+    return "connect limit reached" if isinstance(error, TimeoutError) and not str(error) else text

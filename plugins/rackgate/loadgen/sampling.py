@@ -1,0 +1,162 @@
+"""What a request that has ended amounts to: its one outcome and its sample."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from rackgate.engines.openai import error_of
+from rackgate.engines.protocol import Answer, Ending
+from rackgate.sample import Outcome, Sample
+
+if TYPE_CHECKING:
+    from rackgate.engines.protocol import AnswerReader
+    from rackgate.loadgen.attempt import Attempt
+    from rackgate.loadgen.head import Head
+    from rackgate.loadgen.plan import Endpoint
+    from rackgate.loadgen.transport import Finish
+
+__all__ = ["REFUSALS", "burst", "sample_of"]
+
+REFUSALS = frozenset({429, 503})
+BURST_GAP_NS = 200_000
+BURST_CHUNKS = 4
+BURST_SIZE = 8
+
+_DETAIL_CHARACTERS = 240
+
+
+def burst(token_ns: tuple[int, ...]) -> bool:
+    """Return whether the chunks came faster than an engine makes them: a hop buffered the stream.
+
+    True if they arrived all at once (at least 4), or in clumps of more than 8 on average; smaller clumps
+    may be one step of speculative decoding.
+    """
+    if len(token_ns) < BURST_CHUNKS:
+        return False
+    clumps = 1 + sum(later - earlier >= BURST_GAP_NS for earlier, later in pairwise(token_ns))
+    return clumps == 1 or len(token_ns) / clumps > BURST_SIZE
+
+
+def sample_of(
+    attempt: Attempt,
+    finish: Finish,
+    endpoint: Endpoint,
+    reader: AnswerReader,
+    belongs: tuple[str, str, int],
+    *,
+    warmup: bool,
+) -> Sample:
+    """Return the sample of a request; `belongs` is load, label and look."""
+    answer = _conclude(attempt, finish, reader)
+    token_ns = answer.token_ns
+    warnings = answer.warnings
+    if finish.retried:
+        warnings = ("stale connection replaced", *warnings)
+    if burst(token_ns):
+        warnings = (*warnings, "burst")
+    load, label, look = belongs
+    head = attempt.head
+    return Sample(
+        request_id=attempt.request_id,
+        engine=endpoint.entity,
+        load=load,
+        label=label,
+        outcome=answer.outcome,
+        scheduled_ns=attempt.scheduled_ns,
+        warmup=warmup,
+        look=look,
+        served_by=_served_by(endpoint, head),
+        sent_ns=attempt.sent_ns,
+        first_byte_ns=attempt.first_byte_ns,
+        first_token_ns=token_ns[0] if token_ns else None,
+        first_answer_ns=answer.first_answer_ns,
+        last_token_ns=token_ns[-1] if token_ns else None,
+        done_ns=answer.done_ns,
+        token_ns=token_ns,
+        prompt_tokens=answer.prompt_tokens,
+        output_tokens=answer.output_tokens,
+        token_source=answer.token_source,
+        http_status=None if head is None else head.status,
+        finish_reason=_clean(answer.finish_reason),
+        detail=_shown(answer, endpoint),
+        text_digest=_digest(answer),
+        warnings=warnings,
+    )
+
+
+def _conclude(attempt: Attempt, finish: Finish, reader: AnswerReader) -> Answer:
+    if finish.ending is Ending.UNCONNECTED:
+        return Answer(outcome=Outcome.CONNECT_ERROR, detail=finish.detail, done_ns=finish.t_ns)
+    head = attempt.head
+    if head is not None and head.status != 200 and finish.ending is not Ending.CANCELLED:
+        return _refusal(head, attempt.error_body, finish)
+    return reader.close(finish.t_ns, finish.ending, finish.detail)
+
+
+def _refusal(head: Head, body: bytes, finish: Finish) -> Answer:
+    """An answer other than 200; its body says why, its token count is none."""
+    outcome = Outcome.REFUSED if head.status in REFUSALS else Outcome.HTTP_ERROR
+    detail = f"HTTP {head.status}: {_message(body)}".removesuffix(": ")
+    location = head.headers.get(b"location", b"").decode("latin-1")
+    retry_after = head.headers.get(b"retry-after", b"").decode("latin-1")
+    if location and 300 <= head.status < 400:
+        detail = f"HTTP {head.status}: redirects to {location}, which is not followed"
+    if retry_after:
+        detail = f"{detail} (Retry-After: {retry_after})"
+    return Answer(outcome=outcome, detail=detail, done_ns=finish.t_ns)
+
+
+def _served_by(endpoint: Endpoint, head: Head | None) -> str | None:
+    wanted = endpoint.served_by_header
+    if head is None or not wanted:
+        return None
+    value = head.headers.get(wanted.lower().encode())
+    if value is None:
+        return None
+    text = value.decode("latin-1")
+    return endpoint.served_by.get(text, text)
+
+
+def _digest(answer: Answer) -> str:
+    if not answer.token_ns:
+        return ""
+    said = f"{answer.reasoning}\0{answer.text}"
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _shown(answer: Answer, endpoint: Endpoint) -> str:
+    """Return the detail with what had come until then, and without any secret of ours."""
+    detail = answer.detail
+    if answer.outcome is not Outcome.OK and answer.token_ns:
+        partial = (answer.text or answer.reasoning)[:80]
+        detail = f"{detail} after {len(answer.token_ns)} chunks: {partial!r}"
+    if not detail:
+        return ""
+    for value in endpoint.headers.values():
+        secret = value.rpartition(" ")[2]
+        if len(secret) >= 6:
+            detail = detail.replace(secret, "***")
+    return (_clean(detail) or "")[:_DETAIL_CHARACTERS]
+
+
+def _clean(text: str | None) -> str | None:
+    """Return a text that files can hold: JSON may smuggle half a surrogate pair in."""
+    return None if text is None else text.encode("utf-8", "replace").decode()
+
+
+def _message(body: bytes) -> str:
+    text = body.decode("utf-8", "replace")
+    try:
+        frame = json.loads(text)
+    except (ValueError, RecursionError):
+        return " ".join(text.split())[:_DETAIL_CHARACTERS]
+    if isinstance(frame, dict):
+        error = error_of(frame)
+        if error is not None:
+            return error[2]
+        if "detail" in frame:
+            return str(frame["detail"])
+    return text[:_DETAIL_CHARACTERS]
