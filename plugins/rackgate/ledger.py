@@ -135,9 +135,10 @@ class Ledger:
 
     @property
     def units(self) -> tuple[str, ...]:
-        """What the run is about: the cards that were asked, or the engines of a target without cards."""
+        """What the run is about: the cards that were asked, else the engines, else the machines."""
         cards = tuple(card.name for card in self.target.cards)
-        return cards or tuple(engine.entity for engine in self.target.engines)
+        engines = tuple(engine.entity for engine in self.target.engines)
+        return cards or engines or tuple(node.name for node in self.target.nodes)
 
     def unqualified(self) -> frozenset[str]:
         """Return the units that a check of their own, of their engine or of their node did not accept.

@@ -98,7 +98,9 @@ def scope_text(ledger: Ledger) -> str:
 
 
 def _units(ledger: Ledger, count: int) -> str:
-    return f"{'card' if ledger.target.cards else 'engine'}{'s' * (count != 1)}"
+    target = ledger.target
+    what = "card" if target.cards else "engine" if target.engines else "node"
+    return f"{what}{'s' * (count != 1)}"
 
 
 def _listed(units: list[str], most: int = 8) -> str:
@@ -130,7 +132,7 @@ def headline(ledger: Ledger, *, complete: bool, partial: bool, other_failures: i
 
 def _why_not(ledger: Ledger, counts: dict[str, int], other_failures: int, not_checked: int) -> str:
     units, bad = ledger.units, ledger.unqualified()
-    parts = []
+    parts = ["no accelerator found on this machine"] if ledger.target.no_cards else []
     if ledger.judged:
         good = len(units) - len(bad)
         parts.append(f"{good} of {len(units)} {_units(ledger, len(units))} qualified")

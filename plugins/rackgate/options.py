@@ -62,9 +62,9 @@ class Option:
 OPTIONS = (
     Option(
         name="target",
-        metavar="FILE|sim|sim:NODESxCARDS|URL",
+        metavar="FILE|local|sim|sim:NODESxCARDS|URL",
         default="sim",
-        help="the rack: a target file, the simulated rack, or the URL of one running endpoint",
+        help="the rack: a target file, this machine, the simulated rack, or the URL of one running endpoint",
     ),
     Option(name="model", metavar="NAME", help="the model to ask for when the target is a URL"),
     Option(name="slo", metavar="FILE", help="acceptance file, laid over the shipped rows by id"),
@@ -202,6 +202,7 @@ def resolve_options(config: pytest.Config) -> tuple[Options, list[str]]:
     origins: dict[str, str] = {}
     for option in OPTIONS:
         values[option.name], origins[option.name] = _resolve(option, config)
+    _prefer_this_machine(values, origins)
     problems: list[str] = []
     seed = int(values["seed"]) if re.fullmatch(r"[0-9]{1,18}", values["seed"]) else None
     if seed is None:
@@ -226,6 +227,15 @@ def resolve_options(config: pytest.Config) -> tuple[Options, list[str]]:
         origins=origins,
     )
     return options, problems
+
+
+def _prefer_this_machine(values: dict[str, str], origins: dict[str, str]) -> None:
+    """Let preflight alone look at this machine, where nothing says which rack, or that it is simulated."""
+    silent = all(
+        origins[name] == "default" for name in ("target", "scenario", "host-root", "only", "exclude")
+    )
+    if silent and _list(values["stage"]) == ("preflight",):
+        values["target"], origins["target"] = "local", "default of --rack-stage=preflight"
 
 
 def _resolve(option: Option, config: pytest.Config) -> tuple[str, str]:

@@ -93,7 +93,7 @@ def plan_checks(target: Target, slos: Iterable[Slo], stages: Sequence[str] = STA
             absent = "" if unseen else absent
             checks.append(Check(slo=row, entity="rack", declared_absent=absent, not_assessed=unseen))
             continue
-        for entity in entities_of(row.scope, target):
+        for entity in entities_of(row.scope, target) or _looked_for_on(row, target):
             unused = "" if unseen else _unused(row, entity, target)
             if _applies(row, entity, target):
                 checks.append(Check(slo=row, entity=entity, not_assessed=unseen, declared_absent=unused))
@@ -136,7 +136,16 @@ def _host_closed(metric: str, entity: str, target: Target) -> str:
     return f"target {target.name} declares no way into the host of {entity} ([node.telemetry] local or ssh)"
 
 
+def _looked_for_on(row: Slo, target: Target) -> tuple[str, ...]:
+    """Return the nodes on which a card was looked for in vain: nobody declared that there is none."""
+    if row.stage != "preflight" or row.scope is not Scope.CARD or target.no_cards is None:
+        return ()
+    return tuple(node.name for node in target.nodes)
+
+
 def _stage_absent(stage: str, target: Target) -> str:
+    if not target.engines and stage not in ("selfcheck", "preflight"):
+        return f"target {target.name} declares no engine"
     nodes = {node for engine in target.engines for node in engine.nodes}
     if stage == "two_card" and not pairs_of(target):
         return f"target {target.name} declares no node with two single-card engines"
@@ -157,7 +166,7 @@ def _row_absent(row: Slo, target: Target) -> str:
         return f"target {target.name} declares too few cards: one is compared with at least two others"
     if row.metric == "host_outliers" and sum(node.access.reaches_host for node in target.nodes) < 2:
         return f"target {target.name} declares no way into two hosts: nothing to compare"
-    if not entities_of(row.scope, target):
+    if not entities_of(row.scope, target) and not _looked_for_on(row, target):
         return f"target {target.name} declares no {row.scope}s"
     return ""
 

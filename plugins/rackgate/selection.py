@@ -48,7 +48,10 @@ def select(target: Target, *, only: Sequence[str], exclude: Sequence[str]) -> Se
         )
         for node in target.nodes
     )
-    kept = replace(target, nodes=tuple(node for node in nodes if node.cards), engines=engines)
+    bare = {node.name for node in target.nodes if not node.cards and not why_not(node.name)}
+    kept = replace(
+        target, nodes=tuple(node for node in nodes if node.cards or node.name in bare), engines=engines
+    )
     units = [card.name for card in target.cards] or [engine.entity for engine in target.engines]
     left = {card.name for card in kept.cards} or {engine.entity for engine in kept.engines}
     left_out = {unit: _reason(unit, exclude, target) for unit in units if unit not in left}

@@ -21,7 +21,7 @@ class Shipped:
 
     @pytest.hookimpl(trylast=True)
     def pytest_rack_target(self, config: pytest.Config) -> Target | None:
-        """Read `--rack-target`: the simulated rack, a URL, or a file."""
+        """Read `--rack-target`: the simulated rack, this machine, a URL, or a file."""
         from rackgate.startup import OPTIONS, REGISTRY, simulated_settings
 
         options = config.stash[OPTIONS]
@@ -29,6 +29,8 @@ class Shipped:
             from rackgate.simulator.settings import simulated_target
 
             return simulated_target(simulated_settings(options))
+        if options.target == "local":
+            return _this_machine(options.host_root)
         if options.target.startswith(("http://", "https://")):
             return _endpoint(options.target, options.model)
         from rackgate.config.target_file import load_target
@@ -52,6 +54,15 @@ class Shipped:
         from rackgate.faults.kill import KillEngine
 
         register("kill", KillEngine)
+
+
+def _this_machine(host_root: str) -> Target:
+    from rackgate.discovery.local import local_target
+    from rackgate.discovery.look import look_at_this_machine
+    from rackgate.telemetry.runner import RootRunner
+
+    stand_in = RootRunner(Path(host_root)) if host_root else None
+    return local_target(look_at_this_machine(stand_in))
 
 
 def _endpoint(url: str, model: str) -> Target:

@@ -195,7 +195,7 @@ def _selection(config: pytest.Config, options: Options) -> Selection:
             f"--rack-only/--rack-exclude: no '{name}'{nearest(name, known)}" for name in unknown
         )
     selection = select(target, only=options.only, exclude=options.exclude)
-    if not selection.target.engines:
+    if target.engines and not selection.target.engines:
         raise ConfigError(["--rack-only/--rack-exclude leave no engine"])
     return selection
 

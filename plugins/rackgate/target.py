@@ -15,6 +15,7 @@ __all__ = [
     "EngineSpec",
     "Gateway",
     "Member",
+    "NoCards",
     "Node",
     "NodeAccess",
     "Prices",
@@ -155,13 +156,22 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoCards:
+    """Cards were looked for and none was found: why, and what to try, the first thing first."""
+
+    why: str
+    next_steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """The rack under test.
 
     `vantage` says what the tester can see (`operator`, `tenant` or `endpoint`); `may_break` names the
     kinds of fault that the owner allows; `grade` is what the evidence is worth (one of `GRADES`) and
     follows from the engines: `unproven` where nothing shows what hardware answers. `prometheus_url` is a
-    server that scrapes the nodes' exporters already; `ssh_config` is given to `ssh -F`.
+    server that scrapes the nodes' exporters already; `ssh_config` is given to `ssh -F`. `no_cards` is set
+    where nobody declared the rack: preflight's card rows are then UNKNOWN, not absent.
     """
 
     name: str
@@ -176,6 +186,7 @@ class Target:
     may_break: tuple[str, ...] = ()
     prometheus_url: str | None = None
     ssh_config: str | None = None
+    no_cards: NoCards | None = None
     source: str = ""
 
     @property

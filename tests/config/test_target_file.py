@@ -53,7 +53,7 @@ def test_a_rack_of_cpu_pools_has_the_grade_cpu(launchers):
         (["node", 0, "exportr"], "x", "node[0].exportr: unknown key; did you mean 'exporter'?"),
         (["node", 0, "exporter"], "host:9400", "node[0].exporter: must be http://HOST[:PORT] or"),
         (["node"], [{"name": "node1", "cards": 2}] * 2, "node 'node1' is declared twice"),
-        (["engine"], [], "engine: List should have at least 1 item"),
+        (["engine"], {}, "engine: Input should be a valid list"),
         (
             ["engine", 0, "launcher"],
             "proces",
@@ -196,6 +196,27 @@ def test_contradictions_are_told_with_the_mistakes_of_form(wrong_target):
         "rack.toml: engine[0].cards: no card 'node1/gpu7'; did you mean 'node1/gpu1'?",
         "rack.toml: engine[0].launcher: no launcher 'proces'; did you mean 'process'?",
     } == set(wrong_target(data))
+
+
+def test_a_machine_of_which_preflight_looks_alone_needs_no_engine_and_no_model(launchers):
+    target = parse_target(
+        {"target": {"name": "a"}, "node": [{"name": "n", "cards": 2}]}, "rack.toml", launchers
+    )
+    assert ((), "", "unproven") == (target.engines, target.model, target.grade)
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({}, "engine: missing: one [[engine]], or a [[node]] of which preflight looks at the machine alone"),
+        (
+            {"node": [{"name": "n"}], "gateway": {"url": "http://g:1"}},
+            "gateway: needs an [[engine]] behind it",
+        ),
+    ],
+)
+def test_a_file_that_declares_nothing_to_ask_is_refused(wrong_target, more, problem):
+    assert [f"rack.toml: {problem}"] == wrong_target({"target": {"name": "a", "model": "m"}, **more})
 
 
 def test_cards_of_a_node_that_cannot_be_read_are_not_called_unknown(wrong_target):

@@ -43,15 +43,17 @@ def parse_target(data: Mapping[str, Any], file: str, launchers: Mapping[str, Che
         parsed = TargetFile.model_validate(data)
     except ValidationError as error:
         problems += problems_of(error, TargetFile, file)
+    problems += [f"{file}: {problem}" for problem in _unserved(data)]
     written = readable(data) if parsed is None else parsed
     problems += [f"{file}: {problem}" for problem in contradictions(written, launchers)]
     if parsed is None or problems:
         raise ConfigError(problems)
     nodes = tuple(_node(table) for table in parsed.node)
-    engines = tuple(_engine(table, parsed.target.model) for table in parsed.engine)
+    model = parsed.target.model or ""
+    engines = tuple(_engine(table, model) for table in parsed.engine)
     return nouns.Target(
         name=parsed.target.name,
-        model=parsed.target.model,
+        model=model,
         grade=_grade(parsed.target, engines),
         nodes=nodes,
         engines=engines,
@@ -64,6 +66,18 @@ def parse_target(data: Mapping[str, Any], file: str, launchers: Mapping[str, Che
         ssh_config=parsed.telemetry.ssh_config if parsed.telemetry else None,
         source=file,
     )
+
+
+def _unserved(data: Mapping[str, Any]) -> list[str]:
+    """Return what is missing for the engines that the file has, or has not."""
+    about, engines = data.get("target"), data.get("engine", [])
+    if engines == []:
+        if not data.get("node"):
+            return [
+                "engine: missing: one [[engine]], or a [[node]] of which preflight looks at the machine alone"
+            ]
+        return ["gateway: needs an [[engine]] behind it"] if "gateway" in data else []
+    return ["target.model: missing"] if isinstance(about, dict) and "model" not in about else []
 
 
 def endpoint_target(url: str, model: str, *, source: str) -> nouns.Target:
@@ -80,10 +94,14 @@ def endpoint_target(url: str, model: str, *, source: str) -> nouns.Target:
 
 
 def _grade(about: About, engines: tuple[nouns.EngineSpec, ...]) -> str:
-    """Return what the evidence is worth: no declared card, or seen from outside, is `unproven`."""
+    """Return what the evidence is worth: no engine, no declared card, or seen from outside, is `unproven`."""
     if about.simulated:
         return "simulated"
-    if about.vantage == "endpoint" or any(not one.cards and one.pool != "cpu" for one in engines):
+    if (
+        not engines
+        or about.vantage == "endpoint"
+        or any(not one.cards and one.pool != "cpu" for one in engines)
+    ):
         return "unproven"
     return "cpu" if all(engine.pool == "cpu" for engine in engines) else "accelerator"
 

@@ -53,11 +53,12 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class About(_Table):
     """`[target]`: the rack's name, the model asked for, what the tester sees and may break.
 
+    A target without an engine, of which preflight looks at the machines alone, needs no model.
     `simulated` says that the engines are no real ones: the evidence is then graded so.
     """
 
     name: Name
-    model: str = Field(min_length=1)
+    model: str | None = Field(default=None, min_length=1)
     vantage: Literal["operator", "tenant", "endpoint"] = "operator"
     may_break: list[Literal["engine"]] = []
     simulated: bool = False
@@ -158,7 +159,7 @@ class TargetFile(_Table):
 
     target: About
     node: list[NodeTable] = []
-    engine: list[EngineTable] = Field(min_length=1)
+    engine: list[EngineTable] = []
     gateway: GatewayTable | None = None
     batch: BatchTable | None = None
     prices: PricesTable | None = None

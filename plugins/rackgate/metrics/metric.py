@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.observation import Observation
-from rackgate.slo import Slo
+from rackgate.slo import Scope, Slo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,4 +79,14 @@ def measure(metrics: Mapping[str, Metric], slo: Slo, entity: str, observation: O
         return missing(
             slo.metric, entity, slo.unit, Reason.NOT_CONFIGURED, f"no metric '{slo.metric}' is registered"
         )
+    no_cards = observation.target.no_cards
+    if no_cards is not None and slo.scope is Scope.CARD and entity in _nodes(observation):
+        detail, hint = "no accelerator was found on this machine", "See preflight.card_present."
+        if slo.metric == "card_present":
+            detail, hint = f"{detail}: {no_cards.why}", " ".join(no_cards.next_steps)
+        return missing(slo.metric, entity, slo.unit, Reason.ABSENT, detail, hint=hint)
     return metrics[slo.metric].function(observation, slo, entity)
+
+
+def _nodes(observation: Observation) -> frozenset[str]:
+    return frozenset(node.name for node in observation.target.nodes)

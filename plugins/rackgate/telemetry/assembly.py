@@ -31,7 +31,9 @@ __all__ = [
     "CARD_SOURCES",
     "TelemetryPlan",
     "assemble",
+    "card_kind_of",
     "card_source_of",
+    "chassis_source_of",
     "kernel_log_of",
     "plan_of",
     "runner_of",
@@ -85,7 +87,7 @@ def assemble(
     watched: list[Node] = []
     for node in target.nodes:
         access = plan.access(node.name)
-        if _kind(node, plan) == "prometheus" and plan.prometheus:
+        if card_kind_of(node, plan) == "prometheus" and plan.prometheus:
             watched.append(node)  # one source for all of them: one query a look
         else:
             sources.append(card_source_of(node, plan))
@@ -97,14 +99,15 @@ def assemble(
     return sources
 
 
-def _kind(node: Node, plan: TelemetryPlan) -> str:
+def card_kind_of(node: Node, plan: TelemetryPlan) -> str:
+    """Return which of `CARD_SOURCES` a node's cards are read from."""
     usual = "exporter" if node.exporter_url or not plan.prometheus else "prometheus"
     return plan.access(node.name).cards or usual
 
 
 def card_source_of(node: Node, plan: TelemetryPlan) -> Source:
     """Return the one source of the signals of a node's cards."""
-    kind, access = _kind(node, plan), plan.access(node.name)
+    kind, access = card_kind_of(node, plan), plan.access(node.name)
     if kind == "nvml":
         from rackgate.telemetry.nvml_source import NvmlSource
 
@@ -126,8 +129,13 @@ def _host_sources(node: Node, access: NodeAccess, plan: TelemetryPlan) -> list[S
     if log is not None:
         found.append(log)
     if access.redfish is not None:
-        found.append(RedfishSource(node.name, access.redfish.url, _login(access.redfish)))
+        found.append(chassis_source_of(node.name, access.redfish))
     return found
+
+
+def chassis_source_of(node: str, redfish: Redfish, *, timeout_s: float = 5.0) -> RedfishSource:
+    """Return the source of a node's chassis; the login is what the named variables hold now."""
+    return RedfishSource(node, redfish.url, _login(redfish), timeout_s=timeout_s)
 
 
 def kernel_log_of(

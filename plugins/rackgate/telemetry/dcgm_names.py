@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["NAMES"]
+from rackgate.telemetry.reading import FIELDS
+
+__all__ = ["NAMES", "counter_line"]
 
 _BY_NAME = {
     "GPU_TEMP": ("temperature_c", 1.0),
@@ -85,3 +87,16 @@ NAMES = {_prefixed(name): known for name, known in _BY_NAME.items()} | {
     _prefixed(new): _BY_NAME[old] for new, old in _RENAMED.items()
 }
 """(our field, factor) by the exporter's name without `_TOTAL` or `_total`; ours = theirs x factor."""
+
+_SUMMED = ("NVLINK_CRC_FLIT_ERROR_COUNT", "NVLINK_REPLAY_ERROR_COUNT", "NVLINK_RECOVERY_ERROR_COUNT")
+_GROWING = ("errors", "rows", "J", "ns")
+
+
+def counter_line(field: str) -> str | None:
+    """Return the line of dcgm-exporter's counter list that gives one of our fields; None if DCGM has none."""
+    name = next((name for name, (known, _) in _BY_NAME.items() if known == field), None)
+    if name is None:
+        return None
+    macro = f"DCGM_FI_DEV_{name}{'_TOTAL' if name in _SUMMED else ''}"
+    kind = "counter" if FIELDS[field] in _GROWING else "gauge"
+    return f"{macro}, {kind}, {field.replace('_', ' ')}"

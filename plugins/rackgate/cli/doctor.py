@@ -1,0 +1,90 @@
+"""`rackgate doctor`: say before the run what will run, what will be UNKNOWN and why, and what cures it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rackgate.target import Target
+
+__all__ = ["add_parser"]
+
+_LIMIT_S = 8.0
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "doctor",
+        help="say which checks will run, which will be UNKNOWN and what cures it",
+        description=__doc__,
+        epilog="Each input is tried once: exporters, hosts, logs, controllers, engines, tools. Nothing is"
+        " started or changed. Exit code: 0 all will run, 1 something will be UNKNOWN or FAIL, 4 bad input.",
+    )
+    parser.add_argument("target", metavar="TARGET", help="a target file, local (this machine) or a URL")
+    parser.add_argument("--model", default="", metavar="NAME", help="the model to ask for at a URL")
+    parser.add_argument("--slo", type=Path, metavar="FILE", help="acceptance file, as for --rack-slo")
+    parser.add_argument("--profile", default="smoke", help="as for --rack-profile; default: smoke")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=_LIMIT_S,
+        metavar="S",
+        help=f"wait so long at most; default: {_LIMIT_S:g}",
+    )
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from rackgate.cli.doctor_output import as_json, as_text
+    from rackgate.config.acceptance_file import load_acceptance
+    from rackgate.config.problems import ConfigError
+    from rackgate.doctor.examination import examine
+    from rackgate.doctor.prognosis import Outlook, prognoses, tools_of
+    from rackgate.metrics.shipped import register_metrics
+    from rackgate.planning import plan_checks
+    from rackgate.registry import Registry
+
+    registry = Registry()
+    register_metrics(registry.add_metric)
+    try:
+        target = _target(options.target, options.model)
+        acceptance = load_acceptance(options.slo, options.profile, metrics=registry.metrics, target=target)
+    except ConfigError as error:
+        sys.stderr.write("".join(f"rackgate doctor: {line}\n" for line in str(error).splitlines()))
+        return 4
+    checks = plan_checks(target, acceptance.slos)
+    seen = examine(target, tools_of(checks, registry.metrics), options.limit)
+    found = prognoses(checks, registry.metrics, seen)
+    if options.json:
+        whole = as_json(found, seen, options.profile)
+        sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(as_text(found, seen, options.profile))
+    return int(any(one.outlook in (Outlook.UNKNOWN, Outlook.FAIL) for one in found))
+
+
+def _target(text: str, model: str) -> Target:
+    """Return the target; raises `ConfigError`."""
+    from rackgate.config.problems import ConfigError
+    from rackgate.config.target_file import endpoint_target
+    from rackgate.discovery.local import LOCAL, local_target
+    from rackgate.discovery.look import look_at_this_machine
+    from rackgate.engines.launchers import load_checked_target
+
+    if text == LOCAL:
+        return local_target(look_at_this_machine())
+    if not text.startswith(("http://", "https://")):
+        return load_checked_target(Path(text))
+    if not model:
+        raise ConfigError([f"{text}: --model is needed: a result belongs to a model"])
+    try:
+        return endpoint_target(text, model, source=text)
+    except ValueError as error:
+        raise ConfigError([f"{text}: {error}"]) from error

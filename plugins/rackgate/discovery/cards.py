@@ -1,0 +1,126 @@
+"""The cards of this machine: by the driver's library, else by nvidia-smi, else by an exporter's page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rackgate.discovery.machine import FoundCard, FoundCards
+from rackgate.target import Card, Node
+from rackgate.telemetry.dcgm import samples_by_card
+from rackgate.telemetry.nvml_source import NvmlSource
+from rackgate.telemetry.pci import canonical_pci
+from rackgate.telemetry.runner import Command
+from rackgate.telemetry.smi import driver_problem, parse_query
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rackgate.telemetry.reading import Reading
+    from rackgate.telemetry.runner import Runner
+
+__all__ = ["cards_of_page", "find_cards"]
+
+_HERE = "here"
+_MOST_CARDS = 32
+_COLUMNS = ("index", "uuid", "serial", "name", "pci.bus_id", "driver_version")
+_SMI = Command(argv=("nvidia-smi", f"--query-gpu={','.join(_COLUMNS)}", "--format=csv,noheader,nounits"))
+
+
+def find_cards(runner: Runner, deadline_s: float, environment: Mapping[str, str] | None = None) -> FoundCards:
+    """Return the cards that NVML or nvidia-smi lists, or why neither does."""
+    by_library = _by_nvml(deadline_s, environment)
+    if by_library.cards or by_library.lost:
+        return by_library
+    by_command = _by_smi(runner, deadline_s)
+    if by_command.cards:
+        return by_command
+    why = "; ".join(one for one in (by_library.why, by_command.why) if one)
+    return FoundCards(why=why, driver=by_library.driver, cuda=by_library.cuda)
+
+
+def _by_nvml(deadline_s: float, environment: Mapping[str, str] | None) -> FoundCards:
+    slots = tuple(Card(name=f"{_HERE}/gpu{index}", node=_HERE, index=index) for index in range(_MOST_CARDS))
+    source = NvmlSource(Node(name=_HERE, cards=slots), deadline_s=deadline_s, environment=environment)
+    try:
+        readings = source.poll()
+    finally:
+        source.close()
+    if not source.driver:
+        return FoundCards(why=f"NVML: {source.problem}")
+    lost = tuple(
+        one.detail for one in readings if "gives no handle" in one.detail and one.field == "temperature_c"
+    )
+    cards = tuple(
+        FoundCard(index=index, links=_links(index, readings), **_identity(facts))
+        for index, facts in sorted(source.facts.items())
+    )
+    return FoundCards(
+        cards=cards,
+        source="nvml",
+        why="" if cards else "NVML: the driver answers and lists no card",
+        driver=source.driver.get("driver") or "",
+        cuda=source.driver.get("cuda") or "",
+        lost=lost,
+    )
+
+
+def _identity(facts: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: facts.get(name) or "" for name in ("name", "uuid", "serial", "pci")}
+
+
+def _links(index: int, readings: list[Reading]) -> str:
+    said = {one.field: one.value for one in readings if one.entity == f"{_HERE}/gpu{index}"}
+    parts = []
+    width, generation = said.get("pcie_width_max"), said.get("pcie_generation_max")
+    if width is not None and generation is not None:
+        parts.append(f"PCIe {generation:g} x{width:g}")
+    if said.get("nvlinks_up") is not None:
+        parts.append(f"{said['nvlinks_up']:g} NVLinks up")
+    if said.get("fabric_state") == 3:
+        parts.append(f"in fabric clique {said.get('fabric_clique') or 0:g}")
+    if said.get("mig_enabled"):
+        parts.append("cut by MIG")
+    return ", ".join(parts)
+
+
+def _by_smi(runner: Runner, deadline_s: float) -> FoundCards:
+    ran = runner.run(_SMI, deadline_s)
+    problem = driver_problem(ran.text + ran.error)
+    if problem or ran.reason is not None or ran.status:
+        return FoundCards(why=f"nvidia-smi: {problem or ran.detail}")
+    cards, driver = [], ""
+    for row in parse_query(ran.text, _COLUMNS):
+        told = {name: cell.text for name, cell in row.cells.items() if cell.supported and not cell.fault}
+        index = row.number("index")
+        if index is None:
+            continue
+        driver = driver or told.get("driver_version", "")
+        cards.append(
+            FoundCard(
+                index=int(index),
+                name=told.get("name", ""),
+                uuid=told.get("uuid", ""),
+                serial=told.get("serial", ""),
+                pci=canonical_pci(told.get("pci.bus_id", "")) or "",
+            )
+        )
+    why = "" if cards else "nvidia-smi lists no card"
+    return FoundCards(cards=tuple(cards), source="nvidia-smi" if cards else "", why=why, driver=driver)
+
+
+def cards_of_page(text: str) -> tuple[FoundCard, ...]:
+    """Return the cards that a dcgm-exporter's page lists; raises ValueError if it is none."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    samples = [
+        (sample.labels, sample.name, sample.value)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    ]
+    found = []
+    for page in samples_by_card(samples).values():
+        if page.index is None or not page.index.isdigit():
+            continue
+        uuid = page.identity if page.identity.startswith("GPU-") else ""
+        found.append(FoundCard(index=int(page.index), name=page.model or "", uuid=uuid))
+    return tuple(sorted(found, key=lambda card: card.index))

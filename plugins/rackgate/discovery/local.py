@@ -1,0 +1,35 @@
+"""This machine as a target: what `rackgate init` would write of it, without the file."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rackgate.config.target_file import parse_target
+from rackgate.discovery.rack_file import rack_text
+from rackgate.engines.launchers import LAUNCHERS, check_settings
+from rackgate.target import NoCards
+
+if TYPE_CHECKING:
+    from rackgate.discovery.machine import Machine
+    from rackgate.target import Target
+
+__all__ = ["LOCAL", "local_target"]
+
+LOCAL = "local"
+"""What `--rack-target` calls this machine."""
+
+
+def local_target(machine: Machine) -> Target:
+    """Return the target of what was found; without a card it says why, in the order of triage."""
+    launchers = {name: partial(check_settings, name) for name in LAUNCHERS}
+    target = parse_target(tomllib.loads(rack_text(machine)), LOCAL, launchers)
+    return target if machine.found.cards else replace(target, no_cards=_no_cards(machine))
+
+
+def _no_cards(machine: Machine) -> NoCards:
+    broken = [step for step in machine.triage if not step.ok]
+    why = "; ".join(f"{step.name}: {step.text}" for step in broken) or machine.found.why
+    return NoCards(why=why, next_steps=tuple(step.next_step for step in broken if step.next_step))

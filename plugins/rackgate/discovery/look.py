@@ -1,0 +1,90 @@
+"""One look at this machine, within a few seconds, side by side."""
+
+from __future__ import annotations
+
+import re
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rackgate.discovery.cards import cards_of_page, find_cards
+from rackgate.discovery.containers import find_boxes
+from rackgate.discovery.machine import FoundCards, Machine
+from rackgate.discovery.services import find_services
+from rackgate.discovery.triage import triage_of
+from rackgate.telemetry.host import read_host
+from rackgate.telemetry.runner import LocalRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rackgate.discovery.machine import Box, FoundCard, Service
+    from rackgate.telemetry.runner import Runner
+
+__all__ = ["look_at_this_machine"]
+
+_RESERVED = ("gateway", "rack", "gpu", "cpu")
+
+
+def look_at_this_machine(
+    runner: Runner | None = None,
+    *,
+    deadline_s: float = 4.0,
+    environment: Mapping[str, str] | None = None,
+) -> Machine:
+    """Return what is here. `runner` is how files and commands are had, `environment` the driver library's."""
+    asked = runner or LocalRunner()
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        cards = pool.submit(find_cards, asked, deadline_s, environment)
+        services = pool.submit(find_services, asked)
+        facts = pool.submit(read_host, asked, deadline_s)
+        boxes = pool.submit(find_boxes if isinstance(asked, LocalRunner) else _no_daemon_asked)
+        found, notes = _completed(cards.result(), services.result())
+        containers, no_daemon = boxes.result()
+        triage = triage_of(asked, facts.result(), found, deadline_s)
+    notes += [f"containers: {no_daemon}"] if no_daemon else []
+    return Machine(
+        host=_host_name(),
+        found=found,
+        services=services.result(),
+        boxes=containers,
+        triage=triage,
+        notes=tuple(notes),
+    )
+
+
+def _no_daemon_asked() -> tuple[tuple[Box, ...], str]:
+    return (), "a folder stands in for this machine: no daemon is asked"
+
+
+def _completed(found: FoundCards, services: tuple[Service, ...]) -> tuple[FoundCards, list[str]]:
+    """Return the cards, those of an exporter's page where no driver answers; and what is to be noted."""
+    notes = [f"cards: {one}" for one in found.lost]
+    pages = [one for one in services if one.kind == "exporter"]
+    if not pages:
+        notes.append("exporter: nothing that listens here gives a dcgm-exporter page")
+        return found, notes
+    if found.cards:
+        return found, notes
+    listed = _listed(pages[0].url)
+    if listed:
+        notes.append(f"cards: {found.why}; the exporter lists {len(listed)}")
+        return replace(found, cards=listed, source="exporter"), notes
+    return found, notes
+
+
+def _listed(url: str) -> tuple[FoundCard, ...]:
+    import httpx
+
+    try:
+        return cards_of_page(httpx.get(url, timeout=2.0, trust_env=False).text)
+    except (httpx.HTTPError, ValueError):
+        return ()
+
+
+def _host_name() -> str:
+    """Return this machine's name as a target may write it."""
+    short = socket.gethostname().partition(".")[0]
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", short).strip("-_")
+    return f"{name}-node" if name.lower() in _RESERVED else name or "node1"

@@ -1,0 +1,109 @@
+"""Which ports of this machine are listened on, and by whom."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+
+__all__ = ["Listener", "Owner", "listeners", "owners", "parents"]
+
+_LISTEN = "0A"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """One listening socket. `host` is where this machine reaches it, `inode` names the socket."""
+
+    host: str
+    port: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The process behind a socket: its command, and the cards that its environment gives it, if it says."""
+
+    pid: int
+    command: str
+    visible: tuple[str, ...] | None
+
+
+def listeners(*tables: str) -> tuple[Listener, ...]:
+    """Return the listening sockets of `/proc/net/tcp` and `/proc/net/tcp6`, each port once."""
+    found: dict[int, Listener] = {}
+    for table in tables:
+        for line in table.splitlines():
+            columns = line.split()
+            if len(columns) < 10 or columns[3] != _LISTEN or not columns[9].isdigit():
+                continue
+            address, _, port = columns[1].partition(":")
+            host = _host(address)
+            if host is not None and re.fullmatch(r"[0-9A-F]{4}", port):
+                one = Listener(host=host, port=int(port, 16), inode=int(columns[9]))
+                found.setdefault(one.port, one)
+    return tuple(sorted(found.values(), key=lambda one: one.port))
+
+
+def _host(text: str) -> str | None:
+    """Return the address of a table's column: words of four bytes, each in the machine's own order."""
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        return None
+    ordered = b"".join(raw[start : start + 4][::-1] for start in range(0, len(raw), 4))
+    if len(ordered) == 4:
+        address = IPv4Address(ordered)
+        return "127.0.0.1" if address.is_unspecified else str(address)
+    if len(ordered) != 16:
+        return None
+    wide = IPv6Address(ordered)
+    if wide.is_unspecified:
+        return "127.0.0.1"
+    return str(wide.ipv4_mapped) if wide.ipv4_mapped else f"[{wide}]"
+
+
+def owners(inodes: set[int], proc: Path = Path("/proc")) -> dict[int, Owner]:
+    """Return who holds each socket, of the processes that this user may look into."""
+    found: dict[int, Owner] = {}
+    for folder in proc.glob("[0-9]*"):
+        try:
+            links = [path.readlink().name for path in (folder / "fd").iterdir()]
+        except OSError:  # another user's, or it has just ended
+            continue
+        held = {int(link[8:-1]) for link in links if re.fullmatch(r"socket:\[\d+\]", link)}
+        for inode in held & inodes:
+            found.setdefault(inode, _owner(folder))
+    return found
+
+
+def parents(proc: Path = Path("/proc")) -> dict[int, int]:
+    """Return the parent of each process."""
+    found = {}
+    for path in proc.glob("[0-9]*/stat"):
+        try:
+            after_name = path.read_text("utf-8", "replace").rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        if len(after_name) > 1 and after_name[1].isdigit():
+            found[int(path.parent.name)] = int(after_name[1])
+    return found
+
+
+def _owner(folder: Path) -> Owner:
+    words = [word for word in _parts(folder / "cmdline") if word]
+    command = " ".join(words)[:120]
+    settings = dict(part.partition("=")[::2] for part in _parts(folder / "environ"))
+    given = settings.get("CUDA_VISIBLE_DEVICES") or settings.get("NVIDIA_VISIBLE_DEVICES")
+    visible = None
+    if given and given not in ("all", "none", "void"):
+        visible = tuple(part.strip() for part in given.split(",") if part.strip())
+    return Owner(pid=int(folder.name), command=command, visible=visible)
+
+
+def _parts(path: Path) -> list[str]:
+    try:
+        return path.read_bytes().decode("utf-8", "replace").split("\0")
+    except OSError:
+        return []

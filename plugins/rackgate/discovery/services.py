@@ -1,0 +1,124 @@
+"""What listens on this machine and answers like an engine, an exporter or a Prometheus."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rackgate.discovery.machine import Service
+from rackgate.discovery.ports import listeners, owners
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import httpx
+
+    from rackgate.discovery.ports import Listener, Owner
+    from rackgate.telemetry.runner import Runner
+
+__all__ = ["find_services", "listed_models"]
+
+_NEVER_HTTP = frozenset({21, 22, 25, 53, 110, 111, 139, 143, 389, 445, 2049, 3306, 5432, 6379, 11211, 27017})
+_MOST_PORTS = 256
+_CONNECT_S, _ANSWER_S = 1.0, 2.0
+_EXPORTER_MARK = "DCGM_FI_"
+
+
+def find_services(runner: Runner) -> tuple[Service, ...]:
+    """Return what is recognised on the ports of this machine, in the order of ports; only GETs are sent.
+
+    But for one: Triton lists its models at a POST.
+    """
+    import httpx
+
+    tables = runner.read(("/proc/net/tcp", "/proc/net/tcp6"), _ANSWER_S)
+    open_ports = [one for one in listeners(*(ran.text for ran in tables.values())) if _worth(one.port)]
+    if not open_ports:
+        return ()
+    limits = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
+    with httpx.Client(timeout=limits, trust_env=False) as client, ThreadPoolExecutor(32) as pool:
+        found = pool.map(lambda one: _recognised(client, one), open_ports[:_MOST_PORTS])
+        services = {one.inode: service for one, service in zip(open_ports, found, strict=False) if service}
+    held = owners(set(services))
+    return tuple(_with_owner(service, held.get(inode)) for inode, service in services.items())
+
+
+def _with_owner(service: Service, owner: Owner | None) -> Service:
+    if owner is None:
+        return service
+    return replace(service, owner=owner.command, pid=owner.pid, visible=owner.visible)
+
+
+def _worth(port: int) -> bool:
+    return port not in _NEVER_HTTP
+
+
+def _recognised(client: httpx.Client, listener: Listener) -> Service | None:
+    """Ask for what only one of them answers, in turn; None for what is no HTTP or nothing ours."""
+    import httpx
+
+    url = f"http://{listener.host}:{listener.port}"
+    try:
+        return _engine_at(client, url, listener.port) or _watcher_at(client, url, listener.port)
+    except (httpx.HTTPError, ValueError):
+        return None
+
+
+def _engine_at(client: httpx.Client, url: str, port: int) -> Service | None:
+    asked = client.get(f"{url}/v1/models")
+    if asked.status_code in (401, 403):
+        return Service(kind="locked", port=port, url=url)
+    models, protocol = _openai_models(asked), "openai"
+    if not models:
+        models, protocol = _triton_models(client.post(f"{url}/v2/repository/index", json={})), "triton"
+    return Service(kind="engine", port=port, url=url, models=models, protocol=protocol) if models else None
+
+
+def _watcher_at(client: httpx.Client, url: str, port: int) -> Service | None:
+    page = client.get(f"{url}/metrics")
+    if page.status_code == 200 and _EXPORTER_MARK in page.text:
+        return Service(kind="exporter", port=port, url=f"{url}/metrics")
+    about = _json(client.get(f"{url}/api/v1/status/buildinfo"))
+    if isinstance(about, dict) and about.get("status") == "success":
+        return Service(kind="prometheus", port=port, url=url)
+    return None
+
+
+def listed_models(url: str, headers: Mapping[str, str], protocol: str, limit_s: float) -> tuple[str, ...]:
+    """Return the models that an engine lists; empty if it tells none. Raises httpx.HTTPError."""
+    import httpx
+
+    with httpx.Client(timeout=limit_s, trust_env=False, headers=dict(headers)) as client:
+        if protocol == "triton":
+            answer = client.post(f"{url}/v2/repository/index", json={})
+            answer.raise_for_status()
+            return _triton_models(answer)
+        answer = client.get(f"{url}/v1/models")
+        answer.raise_for_status()
+        return _openai_models(answer)
+
+
+def _openai_models(answer: httpx.Response) -> tuple[str, ...]:
+    body = _json(answer)
+    entries = body.get("data") if isinstance(body, dict) else None
+    return _named(entries, "id")
+
+
+def _triton_models(answer: httpx.Response) -> tuple[str, ...]:
+    return _named(_json(answer), "name")
+
+
+def _named(entries: object, key: str) -> tuple[str, ...]:
+    if not isinstance(entries, list):
+        return ()
+    return tuple(str(one[key]) for one in entries if isinstance(one, dict) and one.get(key))
+
+
+def _json(answer: httpx.Response) -> object:
+    if answer.status_code != 200:
+        return None
+    try:
+        return answer.json()
+    except ValueError:
+        return None

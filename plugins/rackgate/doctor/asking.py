@@ -1,0 +1,213 @@
+"""How each part of a rack is asked once: cards, host, kernel log, chassis, tools, engines, gateway."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rackgate.discovery.services import listed_models
+from rackgate.measurement import Reason
+from rackgate.telemetry.assembly import card_source_of, chassis_source_of, kernel_log_of, plan_of, runner_of
+from rackgate.telemetry.host import read_host
+from rackgate.telemetry.reading import CHASSIS_FIELDS, Reading
+from rackgate.telemetry.runner import Command
+from rackgate.telemetry.sampler import polled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import httpx
+
+    from rackgate.target import EngineSpec, Node, Target
+    from rackgate.telemetry.event_book import EventBook
+    from rackgate.telemetry.host import Fact
+
+__all__ = [
+    "Engineered",
+    "ask_cards",
+    "ask_chassis",
+    "ask_engine",
+    "ask_gateway",
+    "ask_host",
+    "ask_kernel_log",
+    "ask_tools",
+]
+
+_POLLS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engineered:
+    """Whether an engine or a gateway can serve: `text` says what is in the way, `cure` what removes it.
+
+    `refused` means that its host answers and nothing listens there, `unlisted` that it was asked for its
+    models and does not tell; `served` are those that it lists.
+    """
+
+    ok: bool
+    text: str = ""
+    cure: str = ""
+    reason: Reason | None = None
+    refused: bool = False
+    unlisted: bool = False
+    served: tuple[str, ...] | None = None
+
+
+def ask_cards(node: Node, target: Target) -> tuple[Reading, ...]:
+    """Return one look at a node's cards; a second one if the first was silent."""
+    source = card_source_of(node, plan_of(target))
+    try:
+        for _ in range(_POLLS):
+            readings = polled(source)
+            if any(one.value is not None for one in readings):
+                break
+    finally:
+        source.close()
+    return tuple(readings)
+
+
+def ask_host(node: Node, target: Target, limit_s: float) -> dict[str, Fact]:
+    """Return the facts of a node's host."""
+    runner = runner_of(node.name, node.access, plan_of(target))
+    if runner is None:
+        return {}
+    try:
+        return read_host(runner, limit_s)
+    finally:
+        runner.close()
+
+
+def ask_tools(node: Node, target: Target, tools: Iterable[str], limit_s: float) -> dict[str, str | None]:
+    """Return where each program is on a node, None where it is not on the PATH; nothing if it is closed."""
+    runner = runner_of(node.name, node.access, plan_of(target))
+    if runner is None:
+        return {}
+    found: dict[str, str | None] = {}
+    try:
+        for name in tools:
+            line = f"command -v {shlex.quote(name)}"
+            ran = runner.run(Command(argv=("sh", "-c", line)), limit_s)
+            if ran.reason in (Reason.TIMEOUT, Reason.UNREACHABLE):
+                return found
+            found[name] = ran.text.strip() or None
+    finally:
+        runner.close()
+    return found
+
+
+def ask_kernel_log(node: Node, target: Target) -> tuple[EventBook, str] | None:
+    """Return a node's kernel log as far as it goes, and why it cannot be read, "" if it can."""
+    log = kernel_log_of(node, node.access, plan_of(target))
+    if log is None:
+        return None
+    try:
+        for _ in range(_POLLS):  # a message that was cut by the end of the first look is whole in the second
+            log.poll()
+        return log.book, log.problem
+    finally:
+        log.close()
+
+
+def ask_chassis(node: Node, limit_s: float) -> tuple[Reading, ...]:
+    """Return one look at a node's chassis, after the login."""
+    redfish = node.access.redfish
+    if redfish is None:
+        return ()
+    unset = [name for name in (redfish.user_env, redfish.password_env) if not os.environ.get(name)]
+    if unset:
+        text = f"the variable {' and '.join(unset)} is not set"
+        now_ns = time.perf_counter_ns()
+        return tuple(
+            Reading(now_ns, node.name, node.name, name, None, Reason.NO_PERMISSION, text)
+            for name in CHASSIS_FIELDS
+        )
+    source = chassis_source_of(node.name, redfish, timeout_s=limit_s)
+    try:
+        return tuple(polled(source))
+    finally:
+        source.close()
+
+
+def ask_engine(spec: EngineSpec, target: Target, limit_s: float) -> Engineered:
+    """Return whether an engine answers and lists its model, or has what its start needs."""
+    if spec.launcher == "simulated":
+        return Engineered(ok=True, text="made by the run itself")
+    unset = _unset_key(spec.api_key_env)
+    if unset is not None:
+        return unset
+    if spec.launcher == "remote" and spec.url is not None:
+        return _answering(spec.url, spec.model, spec.api_key_env, spec.protocol, limit_s)
+    return _startable(spec, target)
+
+
+def ask_gateway(target: Target, limit_s: float) -> Engineered:
+    """Return whether the gateway answers and lists the target's model."""
+    gateway = target.gateway
+    if gateway is None or gateway.url is None:
+        return Engineered(ok=gateway is not None, text="made by the run itself")
+    unset = _unset_key(gateway.api_key_env)
+    protocol = target.engines[0].protocol if target.engines else "openai"
+    return unset or _answering(gateway.url, target.model, gateway.api_key_env, protocol, limit_s)
+
+
+def _unset_key(name: str | None) -> Engineered | None:
+    if name is None or os.environ.get(name):
+        return None
+    text = f"the variable {name} is not set"
+    return Engineered(ok=False, text=text, cure=f"export {name} with the key", reason=Reason.NO_PERMISSION)
+
+
+def _answering(url: str, model: str, key_env: str | None, protocol: str, limit_s: float) -> Engineered:
+    import httpx
+
+    headers = {"authorization": f"Bearer {os.environ[key_env]}"} if key_env else {}
+    try:
+        served = listed_models(url.rstrip("/"), headers, protocol, limit_s)
+    except httpx.HTTPStatusError as error:
+        return _said_no(url, error.response)
+    except httpx.TimeoutException:
+        text = f"{url} did not answer within {limit_s:g} s"
+        cure = "see the engine's log: it still loads, or hangs; and the route to it"
+        return Engineered(ok=False, text=text, cure=cure, reason=Reason.TIMEOUT)
+    except httpx.HTTPError as error:
+        refused = "refused" in str(error)
+        said = "nothing listens there" if refused else str(error) or type(error).__name__
+        cure = f"start the engine at {url}, or correct its url"
+        return Engineered(
+            ok=False, text=f"{url}: {said}", cure=cure, reason=Reason.UNREACHABLE, refused=refused
+        )
+    if served and model not in served:
+        text = f"{url} lists {', '.join(served[:4])}, not {model}"
+        cure = f"set `model` in the target to a listed name, or serve {model}"
+        return Engineered(ok=False, text=text, cure=cure, reason=Reason.ABSENT, served=served)
+    if not served:
+        return Engineered(ok=True, text=f"{url} does not list its models", unlisted=True)
+    return Engineered(ok=True, served=served)
+
+
+def _said_no(url: str, answer: httpx.Response) -> Engineered:
+    status = answer.status_code
+    if status in (401, 403):
+        cure = "name the variable of a valid key in api_key_env, and export it"
+        return Engineered(ok=False, text=f"{url} answered {status}", cure=cure, reason=Reason.NO_PERMISSION)
+    if status == 404:  # it serves, and does not list: the first request will tell
+        return Engineered(ok=True, text=f"{url} does not list its models", unlisted=True)
+    return Engineered(
+        ok=False, text=f"{url} answered {status}", cure="see the engine's log", reason=Reason.UNREACHABLE
+    )
+
+
+def _startable(spec: EngineSpec, target: Target) -> Engineered:
+    from rackgate.engines.bundle import needs_of
+
+    needs = needs_of(replace(target, engines=(spec,), batch=None))
+    for need in needs:
+        lacking = need.here is False or (need.here is None and spec.launcher == "container")
+        if need.wanted_by != "rackgate" and lacking and "on another machine" not in need.detail:
+            text = f"{need.kind} {need.name} is not here: {need.detail}"
+            cure = need.detail if need.kind == "image" else f"bring {need.kind} {need.name} here"
+            return Engineered(ok=False, text=text, cure=cure, reason=Reason.ABSENT)
+    return Engineered(ok=True, text=f"launcher {spec.launcher} has what it needs")

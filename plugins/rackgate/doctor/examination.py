@@ -1,0 +1,118 @@
+"""Everything that checks need is tried once, side by side, before one deadline. Nothing is changed."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rackgate.doctor import asking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from rackgate.doctor.asking import Engineered
+    from rackgate.target import Target
+    from rackgate.telemetry.event_book import EventBook
+    from rackgate.telemetry.host import Fact
+    from rackgate.telemetry.reading import Reading
+
+__all__ = ["Examination", "examine", "within"]
+
+_WIDTH = 64
+_SHARE = 0.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What was found. What has no entry did not answer within `deadline_s`, or was not asked.
+
+    `readings` are of cards and chassis, `logs` each node's kernel log with the problem of reading it,
+    `tools` where a program is on a node, None if it is not there.
+    """
+
+    target: Target
+    deadline_s: float
+    took_s: float = 0.0
+    readings: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
+    logs: Mapping[str, tuple[EventBook, str]] = field(default_factory=dict)
+    chassis: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
+    tools: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+    engines: Mapping[str, Engineered] = field(default_factory=dict)
+    gateway: Engineered | None = None
+
+
+def examine(target: Target, tools: Iterable[str] = (), deadline_s: float = 8.0) -> Examination:
+    """Return what the nodes, engines and the gateway of a target say within the deadline."""
+    started = time.monotonic()
+    limit_s, wanted = deadline_s * _SHARE, tuple(dict.fromkeys(tools))
+    jobs: dict[tuple[str, str], Callable[[], Any]] = {}
+    for node in target.nodes:
+        jobs["readings", node.name] = partial(asking.ask_cards, node, target)
+        if node.access.reaches_host:
+            jobs["facts", node.name] = partial(asking.ask_host, node, target, limit_s)
+            jobs["tools", node.name] = partial(asking.ask_tools, node, target, wanted, limit_s)
+        if node.access.reaches_host or node.access.kernel_log:
+            jobs["logs", node.name] = partial(asking.ask_kernel_log, node, target)
+        if node.access.redfish is not None:
+            jobs["chassis", node.name] = partial(asking.ask_chassis, node, limit_s)
+    for spec in target.engines:
+        jobs["engines", spec.entity] = partial(asking.ask_engine, spec, target, limit_s)
+    if target.gateway is not None:
+        jobs["gateway", "gateway"] = partial(asking.ask_gateway, target, limit_s)
+    answers = within(jobs, deadline_s)
+
+    def of(kind: str) -> dict[str, Any]:
+        return {name: answer for (asked, name), answer in answers.items() if asked == kind}
+
+    return Examination(
+        target=target,
+        deadline_s=deadline_s,
+        took_s=time.monotonic() - started,
+        readings=of("readings"),
+        facts=of("facts"),
+        logs=of("logs"),
+        chassis=of("chassis"),
+        tools={(node, name): path for node, found in of("tools").items() for name, path in found.items()},
+        engines=of("engines"),
+        gateway=of("gateway").get("gateway"),
+    )
+
+
+def within(jobs: Mapping[Any, Callable[[], Any]], deadline_s: float) -> dict[Any, Any]:
+    """Return what each job gave before the deadline, side by side; nobody waits for one that hangs.
+
+    What a job raises is its answer too late: it has none.
+    """
+    waiting: queue.SimpleQueue[tuple[Any, Callable[[], Any]]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[Any, Any, bool]] = queue.SimpleQueue()
+    for job in jobs.items():
+        waiting.put(job)
+
+    def work() -> None:
+        while True:
+            try:
+                name, ask = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                done.put((name, ask(), True))
+            except Exception as error:  # noqa: BLE001 - the boundary: an input that nobody could try
+                done.put((name, error, False))
+
+    for _ in range(min(_WIDTH, len(jobs))):
+        threading.Thread(target=work, name="rackgate-doctor", daemon=True).start()
+    answers: dict[Any, Any] = {}
+    end = time.monotonic() + deadline_s
+    for _ in jobs:
+        try:
+            name, answer, good = done.get(timeout=max(0.0, end - time.monotonic()))
+        except queue.Empty:
+            break
+        if good:
+            answers[name] = answer
+    return answers

@@ -1,0 +1,167 @@
+"""Checks and what was examined in, what will become of each check out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from rackgate.doctor.inputs import Tried, try_input
+from rackgate.doctor.standing import measured_now
+from rackgate.judge import judge
+from rackgate.metrics.inputs import alternatives
+from rackgate.planning import members_of
+from rackgate.slo import Scope
+from rackgate.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from rackgate.doctor.examination import Examination
+    from rackgate.measurement import Measurement
+    from rackgate.metrics.inputs import Input
+    from rackgate.metrics.metric import Metric
+    from rackgate.slo import Check
+    from rackgate.target import Target
+
+__all__ = ["Outlook", "Prognosis", "prognoses", "tools_of"]
+
+_ON_ENGINES = ("samples", "engine")
+_ON_NODES = ("host", "kernel_log", "redfish", "tool", "docker")
+_THROUGH_GATEWAY = ("cross_node", "soak", "fault_injection", "batch_retry")
+_ANY_IS_ENOUGH = (Scope.RACK, Scope.POOL, Scope.NODE)
+
+
+class Outlook(StrEnum):
+    """What will become of a check; `FAIL` and `UNKNOWN` as things stand now."""
+
+    RUN = "run"
+    FAIL = "FAIL"
+    UNKNOWN = "UNKNOWN"
+    ABSENT = "absent"
+    UNSEEN = "unseen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prognosis:
+    """One check's outlook, because of what, and the smallest thing that would cure it.
+
+    `needed` is the input that is not there, in the words of the metric.
+    """
+
+    check: Check
+    outlook: Outlook
+    because: str = ""
+    cure: str = ""
+    needed: str = ""
+
+
+def tools_of(checks: Iterable[Check], metrics: Mapping[str, Metric]) -> tuple[str, ...]:
+    """Return the programs that checks need."""
+    needed = [written for check in checks for written in metrics[check.slo.metric].needs]
+    found = [one.name for written in needed for one in alternatives(written) if one.kind == "tool"]
+    return tuple(dict.fromkeys(found))
+
+
+def prognoses(
+    checks: Iterable[Check], metrics: Mapping[str, Metric], seen: Examination
+) -> tuple[Prognosis, ...]:
+    """Return what will become of each check, in their order."""
+    now = measured_now(seen)
+    return tuple(_prognosis(check, metrics[check.slo.metric], now, seen) for check in checks)
+
+
+def _prognosis(
+    check: Check, metric: Metric, now: Mapping[tuple[str, str], Measurement], seen: Examination
+) -> Prognosis:
+    planned = _as_planned(check, seen.target)
+    if planned is not None:
+        return planned
+    measured = now.get((check.slo.metric, check.entity)) if check.slo.stage == "preflight" else None
+    if measured is not None and measured.value is not None:
+        return _as_it_stands(check, measured)
+    for written in (*metric.needs, *_of_stage(check, metric, seen.target)):
+        tried = _tried(written, check, seen)
+        if not tried.ok:
+            return _unknown(check, tried.text, tried.cure, written)
+    if measured is not None:  # each input is there, and together they leave it open
+        return _unknown(check, measured.detail, measured.hint or check.slo.hint)
+    return Prognosis(check=check, outlook=Outlook.RUN)
+
+
+def _as_planned(check: Check, target: Target) -> Prognosis | None:
+    """Return what is known of a check before anything is asked; None if it is to be asked."""
+    if check.declared_absent:
+        return Prognosis(check=check, outlook=Outlook.ABSENT, because=check.declared_absent)
+    if check.not_assessed:
+        return Prognosis(check=check, outlook=Outlook.UNSEEN, because=check.not_assessed)
+    if check.undecidable:
+        cure = "give a row whose applies_to fits, or take this one out with a reason"
+        return _unknown(check, check.undecidable, cure)
+    no_cards = target.no_cards
+    if no_cards is not None and check.slo.scope is Scope.CARD and target.node_of(check.entity):
+        cure = next(iter(no_cards.next_steps), "")
+        return _unknown(check, f"no accelerator was found on this machine: {no_cards.why}", cure, "card")
+    return None
+
+
+def _unknown(check: Check, because: str, cure: str, needed: str = "") -> Prognosis:
+    return Prognosis(check=check, outlook=Outlook.UNKNOWN, because=because, cure=cure, needed=needed)
+
+
+def _as_it_stands(check: Check, measured: Measurement) -> Prognosis:
+    if judge(check, measured).verdict is not Verdict.FAIL:
+        return Prognosis(check=check, outlook=Outlook.RUN)
+    value = f"{measured.value:g} {measured.unit}".strip()
+    because = measured.detail or f"it is {value}, agreed {check.slo.limit}"
+    return Prognosis(check=check, outlook=Outlook.FAIL, because=because, cure=measured.hint or check.slo.hint)
+
+
+def _of_stage(check: Check, metric: Metric, target: Target) -> tuple[str, ...]:
+    """Return what a stage needs whatever the metric: loads that come in through the gateway."""
+    through = check.slo.stage in _THROUGH_GATEWAY and target.gateway is not None
+    return ("gateway",) if through and "samples" in metric.needs else ()
+
+
+def _tried(written: str, check: Check, seen: Examination) -> Tried:
+    """Return whether any of the inputs that are each enough is there at all places that matter."""
+    found = [_everywhere(one, check, seen) for one in alternatives(written)]
+    return next((one for one in found if one.ok), found[0])
+
+
+def _everywhere(one: Input, check: Check, seen: Examination) -> Tried:
+    if one.kind == "samples" and check.slo.stage == "selfcheck":
+        return Tried(ok=True)  # the load goes to the instrument's own reference server
+    tried = [try_input(one, place, seen) for place in _places(one.kind, check.entity, seen.target)]
+    if not tried:
+        return _nowhere(one, check)
+    enough = one.kind in _ON_ENGINES and check.slo.scope in _ANY_IS_ENOUGH
+    broken = next((answer for answer in tried if not answer.ok), None)
+    if broken is None or (enough and any(answer.ok for answer in tried)):
+        return Tried(ok=True)
+    return broken
+
+
+def _nowhere(one: Input, check: Check) -> Tried:
+    if one.kind in _ON_ENGINES:
+        text = f"no engine of the target says that it is on {check.entity}: no load is known to reach it"
+        return Tried(ok=False, text=text, cure="name each engine's cards in the target: cards = [...]")
+    return Tried(
+        ok=False, text=f"{check.entity} has nothing that gives {one}", cure="declare it in the target"
+    )
+
+
+def _places(kind: str, entity: str, target: Target) -> tuple[str, ...]:
+    """Return where an input of a check's entity is looked for."""
+    if kind in _ON_ENGINES:
+        return tuple(sorted(members_of(entity, target)))
+    engines = [spec for spec in target.engines if spec.entity in members_of(entity, target)]
+    if kind == "card":
+        own = [card.name for card in target.cards if entity in (card.name, card.node)]
+        return tuple(dict.fromkeys(own or [card for spec in engines for card in spec.cards]))
+    if kind in _ON_NODES:
+        node = target.node_of(entity)
+        behind = [name for spec in engines for name in spec.nodes]
+        every = [one.name for one in target.nodes]
+        return (node,) if node else tuple(dict.fromkeys(behind or every))
+    return ("gateway",) if kind == "gateway" else ("rack",)
