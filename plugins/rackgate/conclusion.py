@@ -93,6 +93,7 @@ class Conclusion:
             "headline": self._headline,
             "scope_text": scope_text(ledger),
             "counts": ledger.counts(),
+            "other_failures": sorted(self._recorder.other_failures),
             "not_checked": dict(self._recorder.not_checked),
             "exit_status": int(session.exitstatus),
             "complete": complete,

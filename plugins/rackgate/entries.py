@@ -34,6 +34,7 @@ def check_entry(check: Check, definition: str) -> dict[str, Any]:
         "severity": str(slo.severity),
         "scope": str(slo.scope),
         "load": slo.load,
+        "window": slo.window,
         "source": slo.source,
         "hint": slo.hint,
         "clauses": list(slo.clauses),

@@ -91,7 +91,8 @@ class Load:
     by `trace_speed`, else only its requests. With `turns` above 1 each arrival is a conversation of so
     many requests, each with all that was said before it, `think_s` after the answer. The first
     `shared_prefix_tokens` of a prompt are one of `shared_prefixes` texts. With `same_prompt` every
-    request is the first one again, which finds out who caches answers.
+    request is the first one again, which finds out who caches answers. `workers` is the number of
+    processes that offer it; None takes as many as its rate needs.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Load:
     same_prompt: bool = False
     context_tokens: int | None = None
     tokenizer: str | None = None
+    workers: int | None = None
 
     @property
     def open(self) -> bool:

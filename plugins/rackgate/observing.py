@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rackgate.fault import FaultTimeline
 from rackgate.observation import Observation, Offer
-from rackgate.offering import begin_load, lag_limit_ms, record_load
+from rackgate.offering import follow, lag_limit_ms, offer_look
 from rackgate.planning import pairs_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ def observe(
         sample_gap_s=max(1.5, 4 * telemetry.interval_s),
     )
     telemetry.flush()
+    text = f"{stage}: {len(offers)} loads, telemetry every {telemetry.interval_s:g} s"
+    run.record("event", event="observed", stage=stage, text=text, sample_interval_s=telemetry.interval_s)
+    for fault in faults:
+        text = f"{fault.kind} on {fault.entity}: {fault.detail}"
+        run.record("event", event="fault_timeline", stage=stage, text=text, timeline=asdict(fault))
     run.five_numbers(seen)
     return seen
 
@@ -96,18 +102,18 @@ def offer_through_fault(run: Run, site: Site, kind: str) -> tuple[list[Offer], t
         return [], (FaultTimeline(kind=kind, entity="", detail=text),)
     victim, length_s = able[-1], load.duration_s or 0.0
     run.on_progress(f"fault_injection: load fault for {length_s:g} s, kill of {victim.entity}")
-    with begin_load(run, "fault_injection", load, site.front(run, "fault_injection"), label="all") as running:
+    endpoints = site.front(run, "fault_injection")
+
+    timelines: list[FaultTimeline] = []
+
+    def break_and_heal(running: RunningLoad) -> None:
         started = time.monotonic()
-        _wait(running, started + length_s / 5)
+        follow(run, running, load, endpoints, until=started + length_s / 5)
         with inject(run, kind, victim) as injection:
-            _wait(running, started + length_s / 2)
-        offered = running.finish()
-    offer = Offer(load=load.name, label="all", looks=(offered,))
-    record_load(run, "fault_injection", offer)
-    return [offer], (injection.timeline,)
+            follow(run, running, load, endpoints, until=started + length_s / 2)
+        timelines.append(injection.timeline)
 
-
-def _wait(running: RunningLoad, until: float) -> None:
-    """Sleep until the moment, or until the load is over."""
-    while running.running and time.monotonic() < until:
-        time.sleep(min(0.05, max(0.0, until - time.monotonic())))
+    offered = offer_look(
+        run, site.target, "fault_injection", load, endpoints, label="all", meanwhile=break_and_heal
+    )
+    return [Offer(load=load.name, label="all", looks=(offered,))], tuple(timelines)

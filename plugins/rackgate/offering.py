@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import math
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from rackgate.judge import judge
+from rackgate.measurement import Reason
 from rackgate.observation import Observation, Offer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rackgate.load import Load
     from rackgate.loadgen import Endpoint, OfferedLoad, RunningLoad
+    from rackgate.loadgen.prefix_cache import MetricsPage
     from rackgate.run import Run
     from rackgate.target import Target
 
-__all__ = ["begin_load", "lag_limit_ms", "offer_load", "record_load"]
+__all__ = ["follow", "lag_limit_ms", "offer_load", "offer_look", "record_look"]
+
+_END_LIMIT_S = 10.0
 
 
 def offer_load(
@@ -31,20 +36,18 @@ def offer_load(
             f"{stage}: load {load.name} on {len(endpoints)} endpoint(s), look {number + 1} of at most"
             f" {len(planned)}, {total - done} requests each"
         )
-        with begin_load(
-            run, stage, load, endpoints, label=label, look=number, requests=total - done
-        ) as running:
-            looks.append(running.finish())
+        looks.append(
+            offer_look(run, target, stage, load, endpoints, label=label, look=number, requests=total - done)
+        )
         done = total
         if looks[-1].reason is not None or _decided(run, target, stage, load, label, tuple(looks)):
             break
-    offer = Offer(load=load.name, label=label, looks=tuple(looks))
-    record_load(run, stage, offer)
-    return offer
+    return Offer(load=load.name, label=label, looks=tuple(looks))
 
 
-def begin_load(
+def offer_look(
     run: Run,
+    target: Target,
     stage: str,
     load: Load,
     endpoints: Sequence[Endpoint],
@@ -52,8 +55,51 @@ def begin_load(
     label: str,
     look: int = 0,
     requests: int | None = None,
+    meanwhile: Callable[[RunningLoad], object] = lambda _running: None,
+) -> OfferedLoad:
+    """Offer one look, tell how it goes, record it and return it; `meanwhile` is called when it has begun.
+
+    Ctrl-C ends the load: what was measured until then is recorded, then `KeyboardInterrupt` goes on.
+    """
+    from rackgate.loadgen.prefix_cache import counters_meanwhile, read_counters
+
+    pages = _pages(target, endpoints)
+    before = read_counters(pages)
+    interrupt: KeyboardInterrupt | None = None
+    with _begin(run, stage, load, endpoints, label=label, look=look, requests=requests) as running:
+        try:
+            meanwhile(running)
+            follow(run, running, load, endpoints)
+            offered = running.finish()
+        except KeyboardInterrupt as stopped:
+            offered, interrupt = _ended_early(running, load), stopped
+    offered = replace(offered, prefix=counters_meanwhile(before, read_counters(pages)))
+    record_look(run, stage, offered, number=look)
+    if interrupt is not None:
+        raise interrupt
+    return offered
+
+
+def follow(
+    run: Run, running: RunningLoad, load: Load, endpoints: Sequence[Endpoint], *, until: float = math.inf
+) -> None:
+    """Tell how a load goes until it has ended, or until a monotonic moment in seconds."""
+    from rackgate.loadgen.progress import watch
+
+    rate_per_s = load.rate_per_s * len(endpoints) if load.open and load.rate_per_s else None
+    watch(running, load, run.teller, rate_per_s=rate_per_s, beside=run.hottest, until=until)
+
+
+def _begin(
+    run: Run,
+    stage: str,
+    load: Load,
+    endpoints: Sequence[Endpoint],
+    *,
+    label: str,
+    look: int,
+    requests: int | None,
 ) -> RunningLoad:
-    """Start one look and return while it runs."""
     from rackgate.loadgen import start_load
 
     return start_load(
@@ -67,6 +113,28 @@ def begin_load(
         warmup=look == 0,
         handicap=run.instrument_handicap,
     )
+
+
+def _ended_early(running: RunningLoad, load: Load) -> OfferedLoad:
+    running.cancel()
+    offered = running.finish(load.limits.connect_s + _END_LIMIT_S)
+    ended = sum(offered.counters.outcomes.values())
+    text = f"interrupted: {ended} measured requests had ended"
+    return offered if offered.reason else replace(offered, reason=Reason.DIED, detail=text)
+
+
+def _pages(target: Target, endpoints: Sequence[Endpoint]) -> dict[str, MetricsPage]:
+    """Return the metrics pages of the engines that a load reaches: behind a gateway all of them."""
+    from rackgate.engines.launchers.outcome import key_headers
+    from rackgate.loadgen.prefix_cache import MetricsPage
+
+    if all(endpoint.entity != "gateway" for endpoint in endpoints):
+        return {one.entity: MetricsPage(url=f"{one.url}/metrics", headers=one.headers) for one in endpoints}
+    return {
+        spec.entity: MetricsPage(url=f"{spec.url.rstrip('/')}/metrics", headers=key_headers(spec))
+        for spec in target.engines
+        if spec.url
+    }
 
 
 def _decided(
@@ -93,29 +161,30 @@ def lag_limit_ms(run: Run) -> float:
     return row.bound if row is not None else 10.0
 
 
-def record_load(run: Run, stage: str, offer: Offer) -> None:
-    """Record each look of an offer: counters, windows, file of samples."""
-    for number, look in enumerate(offer.looks):
-        path = look.samples_path
-        run.record(
-            "load",
-            stage=stage,
-            load=offer.load,
-            label=offer.label,
-            look=number,
-            looks=len(offer.looks),
-            engines=list(look.engines),
-            start_ns=look.start_ns,
-            end_ns=look.end_ns,
-            steady_start_ns=look.steady_start_ns,
-            steady_end_ns=look.steady_end_ns,
-            counters=asdict(look.counters),
-            reconciles=look.counters.reconciles,
-            peak_in_flight=look.peak_in_flight,
-            cpu_s=look.cpu_s,
-            loop_lag_p99_ms=look.loop_lag_p99_ms,
-            origin=str(look.load.origin),
-            samples=str(path.relative_to(run.evidence)) if path is not None and path.exists() else None,
-            reason=look.reason,
-            detail=look.detail,
-        )
+def record_look(run: Run, stage: str, look: OfferedLoad, *, number: int = 0) -> None:
+    """Record one look of a load as soon as it has ended: counters, windows, file of samples."""
+    path = look.samples_path
+    run.record(
+        "load",
+        stage=stage,
+        load=look.load.name,
+        label=look.label,
+        look=number,
+        looks=max(1, len(look.load.looks)),
+        engines=list(look.engines),
+        start_ns=look.start_ns,
+        end_ns=look.end_ns,
+        steady_start_ns=look.steady_start_ns,
+        steady_end_ns=look.steady_end_ns,
+        counters=asdict(look.counters),
+        reconciles=look.counters.reconciles,
+        peak_in_flight=look.peak_in_flight,
+        cpu_s=look.cpu_s,
+        loop_lag_p99_ms=look.loop_lag_p99_ms,
+        workers=[asdict(cost) for cost in look.workers],
+        prefix_cache={engine: asdict(counted) for engine, counted in look.prefix.items()},
+        origin=str(look.load.origin),
+        samples=str(path.relative_to(run.evidence)) if path is not None and path.exists() else None,
+        reason=look.reason,
+        detail=look.detail,
+    )

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["KINDS", "SCHEMA", "Record", "RecordLog", "digest_of", "read_records"]
+__all__ = ["JUDGEMENT", "KINDS", "SCHEMA", "Record", "RecordLog", "digest_of", "read_records"]
 
 SCHEMA = 1
+
+JUDGEMENT = "judgement.jsonl"
+"""The records of a later judgement, in the folder of its view; the evidence stays as it is."""
 
 KINDS = {
     "run": "what was asked: target, acceptance, profile, seed, versions, digests; the first record",

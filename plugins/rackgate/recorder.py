@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest._code.code import ReprFileLocation, TerminalRepr
 
+from rackgate.load_line import LoadLine
 from rackgate.measurement import Reason
 from rackgate.raised import Unmet
 from rackgate.redaction import bounded, printable
@@ -72,6 +73,7 @@ class Recorder:
         """Let long measurements say what they are doing."""
         if self._config.get_verbosity() >= _QUIET:
             self._run.on_progress = self._say
+            self._run.teller = LoadLine(self._config.pluginmanager, self._say)
 
     def _say(self, text: str) -> None:
         manager = self._config.pluginmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rackgate.entries import check_entry, redacted, target_entry, verdict_entry
 from rackgate.judge import Judgement, judge
+from rackgate.loadgen.progress import Silent, Teller
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.message import gated_message, number, verdict_message
 from rackgate.metrics.metric import measure
@@ -89,6 +90,8 @@ class Run:
         self.measured: dict[str, str] = {}
         self.notes: list[str] = []
         self.on_progress: Callable[[str], None] = _say_nothing
+        self.teller: Teller = Silent()
+        self.hottest: Callable[[], str] = str
         self.started_ns = time.perf_counter_ns()
         self.run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid():x}"
         self._sample_files = 0

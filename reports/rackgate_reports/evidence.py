@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rackgate.record import SCHEMA
 from rackgate.target import GRADES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["RunEvidence", "Unreadable", "load_run", "number_of"]
+__all__ = ["RunEvidence", "Unreadable", "load_run", "number_of", "with_judgement"]
 
 _BATCH_ROWS = 1_000_000
+_JUDGED = ("plan", "verdict", "gate", "end")
 
 
 class Unreadable(Exception):
@@ -52,6 +53,12 @@ class RunEvidence:
     def end(self) -> Mapping[str, Any] | None:
         """The last record; None for a run that was interrupted."""
         return self.of("end")[-1] if self.of("end") else None
+
+    @property
+    def judged_again(self) -> Mapping[str, Any]:
+        """What a later judgement says of itself and of the run's own; empty for the run's own."""
+        said = self.run.get("judged_again")
+        return said if isinstance(said, dict) else {}
 
     @property
     def grade(self) -> str:
@@ -166,19 +173,49 @@ def load_run(folder: Path) -> RunEvidence:
                 records.append(record)
                 before_end = digest.hexdigest() if record["kind"] == "end" else before_end
             digest.update(line)
-    kinds: dict[str, list[Mapping[str, Any]]] = {}
-    for record in records:
-        kinds.setdefault(str(record["kind"]), []).append(record)
     if any(record.get("schema") != SCHEMA for record in records):
         problems.append(f"some records are not of schema {SCHEMA}: this version may misread them")
     return RunEvidence(
         folder=folder,
         records=tuple(records),
-        by_kind={kind: tuple(group) for kind, group in kinds.items()},
+        by_kind=_by_kind(records),
         digest=digest.hexdigest(),
         digest_before_end=before_end,
         problems=tuple(problems),
     )
+
+
+def with_judgement(run: RunEvidence, path: Path) -> RunEvidence:
+    """Return the run as a later judgement sees it: its plan, verdicts, gates and end in place of the own.
+
+    Moments, digest and all that was measured stay the run's. Raises `Unreadable`.
+    """
+    try:
+        told = [json.loads(line) for line in path.read_bytes().splitlines()]
+        new, end = told[0], told[-1]
+        moments = {str(one["check"]): one for one in run.of("verdict")}
+        last = run.records[-1]
+        placed = [
+            _at_the_time_of(moments.get(str(one.get("check") or one.get("by")), last), one) for one in told
+        ]
+        facts = {name: new[name] for name in ("judged_again", "acceptance", "profile")}
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise Unreadable(f"{path.name} cannot be read: {error}") from error
+    kept = [record for record in run.records[1:] if record["kind"] not in _JUDGED]
+    own = {name: (run.end or {}).get(name) for name in ("digest", "records", "duration_s", "at", "t_ns")}
+    records = [{**run.run, **facts}, *kept, *placed[1:-1], {**end, **own}]
+    return replace(run, records=tuple(records), by_kind=_by_kind(records))
+
+
+def _at_the_time_of(first: Mapping[str, Any], record: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**record, "at": first.get("at"), "t_ns": first.get("t_ns")}
+
+
+def _by_kind(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Mapping[str, Any], ...]]:
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for record in records:
+        kinds.setdefault(str(record["kind"]), []).append(record)
+    return {kind: tuple(group) for kind, group in kinds.items()}
 
 
 def number_of(value: Any) -> float | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["facts_section"]
 
 _MOST_CARDS = 600
+_MOST_LOADS = 200
 
 
 def facts_section(run: RunEvidence) -> str:
@@ -26,7 +27,7 @@ def facts_section(run: RunEvidence) -> str:
         f'<div class="facts">{_block("Run", _run_facts(run))}{_block("Target", _target_facts(target))}'
         f"{_block('Software', _software(first))}{_block('Acceptance', _acceptance(first))}</div>"
         f'<h3>Command</h3><pre tabindex="0"><code>{command}</code></pre>'
-        f"{_overrides(first)}{_cards(target)}{_engines(run, target)}"
+        f"{_overrides(first)}{_cards(target)}{_engines(run, target)}{_loads(run)}"
     )
 
 
@@ -164,3 +165,40 @@ def _engines(run: RunEvidence, target: Mapping[str, Any]) -> str:
                   state.get("state") or "never started", told)
         )  # fmt: skip
     return _table("Engines", ("Engine", "Entity", "Launcher", "Protocol", "State", ""), rows, len(engines))
+
+
+def _loads(run: RunEvidence) -> str:
+    """Return what was offered, and what says whether it was measured: the instrument and the caches."""
+    loads = run.of("load")
+    heads = ("Stage", "Load", "Look", "Requests", "Errors and drops", "Loop lag P99", "From prefix caches")
+    rows = [
+        _line(
+            load.get("stage"),
+            f"{load.get('load')} ({load.get('label')})",
+            number_of(load.get("look")) or 0,
+            _mapping(load.get("counters")).get("scheduled"),
+            _not_ok(_mapping(load.get("counters"))),
+            f"{lag:g} ms" if (lag := number_of(load.get("loop_lag_p99_ms"))) is not None else "not read",
+            _from_caches(_mapping(load.get("prefix_cache"))),
+        )
+        for load in loads[:_MOST_LOADS]
+    ]
+    return _table("Loads", heads, rows, len(loads))
+
+
+def _not_ok(counters: Mapping[str, Any]) -> str:
+    outcomes = {**_mapping(counters.get("outcomes")), "dropped": counters.get("dropped")}
+    return (
+        ", ".join(f"{count} {name}" for name, count in outcomes.items() if count and name != "ok") or "none"
+    )
+
+
+def _from_caches(engines: Mapping[str, Any]) -> str:
+    """Return how much of the looked up prompt tokens was found, over all engines that tell."""
+    counted = [_mapping(one) for one in engines.values()]
+    queries = sum(number_of(one.get("queries")) or 0.0 for one in counted)
+    hits = sum(number_of(one.get("hits")) or 0.0 for one in counted)
+    if not counted:
+        return "no engine told"
+    share = f"{hits / queries:.1%} of {queries:,.0f} tokens" if queries else "nothing looked up"
+    return f"{share} ({plural(len(counted), 'engine')})"

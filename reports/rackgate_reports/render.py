@@ -6,9 +6,11 @@ import hashlib
 import json
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rackgate_reports.evidence import RunEvidence, load_run
+from rackgate.record import JUDGEMENT
+from rackgate_reports.evidence import RunEvidence, load_run, with_judgement
+from rackgate_reports.junit import render_junit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,6 +29,7 @@ def write_views(
 ) -> dict[str, Path]:
     """Render every file into `RUN/views/VIEW/` and return the paths by name.
 
+    A view whose folder holds a later judgement (`rackgate judge`) shows that, with a JUnit file of its own.
     Each file is replaced whole. The manifest holds the SHA-256 of each and of the evidence they were made
     from. What a renderer raises comes out with the file's name added; ValueError for a name that is none.
     """
@@ -36,6 +39,9 @@ def write_views(
     run = load_run(run_folder)
     folder = run_folder / "views" / view
     folder.mkdir(parents=True, exist_ok=True)
+    judgement = folder / JUDGEMENT
+    if judgement.is_file():
+        run, renderers = with_judgement(run, judgement), {**renderers, "junit.xml": render_junit}
     paths: dict[str, Path] = {}
     digests: dict[str, str] = {}
     for name, render in sorted(renderers.items()):
@@ -47,7 +53,7 @@ def write_views(
         paths[name] = folder / name
         digests[name] = hashlib.sha256(content).hexdigest()
         _replace(paths[name], content)
-    manifest = {
+    manifest: dict[str, Any] = {
         "view": view,
         "files": digests,
         "evidence": {
@@ -56,6 +62,12 @@ def write_views(
             "complete": run.end is not None,
         },
     }
+    if judgement.is_file():
+        manifest["judgement"] = {
+            JUDGEMENT: hashlib.sha256(judgement.read_bytes()).hexdigest(),
+            "acceptance": run.run.get("acceptance"),
+            "accepted": bool(run.end and run.end.get("accepted")),
+        }
     _replace(folder / MANIFEST, (json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode())
     return paths
 

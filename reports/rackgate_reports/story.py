@@ -110,7 +110,7 @@ def counts_of(rows: Sequence[CheckRow]) -> dict[str, int]:
 
 def headline_of(run: RunEvidence, rows: Sequence[CheckRow]) -> Headline:
     """Return the headline; a run without its end, or whose records contradict it, is not accepted."""
-    warnings = [*run.problems]
+    warnings = [*_judged_again(run), *run.problems]
     end = run.end
     missing = sum(row.status == "no_record" for row in rows)
     if end is None:
@@ -138,6 +138,19 @@ def headline_of(run: RunEvidence, rows: Sequence[CheckRow]) -> Headline:
         accepted=accepted,
         warnings=(*contradictions, *warnings, *(_partial(end) or _partial(run.run))),
     )
+
+
+def _judged_again(run: RunEvidence) -> tuple[str, ...]:
+    """Say that this is no verdict of the run itself, by what it is, and what the run's own was."""
+    about = run.judged_again
+    if not about:
+        return ()
+    acceptance = run.run.get("acceptance") or {}
+    files = ", ".join(str(name) for name in acceptance.get("files") or ())
+    own = about.get("headline") or "none, it was interrupted"
+    same = acceptance.get("digest") == about.get("acceptance_digest")
+    by = "by the run's own acceptance" if same else f"by another acceptance ({files})"
+    return (f"Judged again at {about.get('judged_at')} {by}. The run's own verdict: {own}",)
 
 
 def _partial(record: Mapping[str, Any]) -> tuple[str, ...]:

@@ -177,7 +177,7 @@ def test_progress_says_where_the_load_stands():
 
 def test_the_line_updates_on_a_terminal_only(reference, tmp_path):
     from rackgate.loadgen.plan import Endpoint
-    from rackgate.loadgen.progress import ProgressLine
+    from rackgate.loadgen.progress import StreamTeller, watch
     from rackgate.loadgen.running import start_load
 
     class Terminal(io.StringIO):
@@ -189,7 +189,7 @@ def test_the_line_updates_on_a_terminal_only(reference, tmp_path):
     with start_load(
         load, [Endpoint(entity="e", url=reference, model="m")], label="t", samples_path=tmp_path / "x", seed=1
     ) as running:
-        ProgressLine(stream).watch(running, load)
+        watch(running, load, StreamTeller(stream), rate_per_s=None)
         assert running.finish().reason is None
     assert stream.getvalue().count("\n") == 0
     assert "in flight 2" in stream.getvalue()

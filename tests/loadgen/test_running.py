@@ -126,7 +126,7 @@ def test_a_worker_that_dies_is_said_and_what_it_finished_is_kept(start):
 def test_a_worker_that_is_killed_is_said(start):
     running = start(replace(LOAD, looks=(100_000,)))
     time.sleep(0.7)
-    os.kill(running.process_id, signal.SIGKILL)
+    os.kill(running.process_ids[0], signal.SIGKILL)
     offered = running.finish(60)
     assert (offered.reason, offered.detail) == (Reason.DIED, "the load worker died (signal 9)")
 
@@ -144,7 +144,7 @@ def test_a_worker_does_not_outlive_its_parent(tmp_path, reference):
         "load = Load(name='l', prompt_tokens=9, output_tokens=5, looks=(100000,))\n"
         f"e = Endpoint(entity='e', url={reference!r}, model='m')\n"
         f"r = start_load(load, [e], label='t', samples_path=Path({str(tmp_path)!r}) / 'x.parquet', seed=1)\n"
-        "print(r.process_id, flush=True); os._exit(0)"
+        "print(r.process_ids[0], flush=True); os._exit(0)"
     )
     said = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, timeout=30, env=env()
@@ -173,7 +173,7 @@ def test_a_key_is_not_in_the_worker_s_arguments(tmp_path, reference):
     endpoint = Endpoint(entity="e", url=reference, model="m", headers={"Authorization": "Bearer sk-secret-1"})
     assert "sk-secret-1" not in repr(endpoint)
     with start_load(LOAD, [endpoint], label="t", samples_path=tmp_path / "x.parquet", seed=1) as running:
-        process = Path(f"/proc/{running.process_id}")
+        process = Path(f"/proc/{running.process_ids[0]}")
         assert b"sk-secret-1" not in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
         running.finish(60)
     assert b"sk-secret-1" not in (tmp_path / "x.parquet").read_bytes()

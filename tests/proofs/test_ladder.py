@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
 
 import pytest
 
+from rackgate.cli import main
+
 pytestmark = pytest.mark.proof
 
 
-def test_a_healthy_rack_is_accepted(run_ladder):
+def test_a_healthy_rack_is_accepted_and_again_from_its_evidence_alone(run_ladder, capsys):
     outcome = run_ladder()
     assert 0 == outcome.exit_status, outcome.output[-4000:]
     assert "ACCEPTED" == outcome.end["headline"].split(":")[0]
@@ -19,9 +22,10 @@ def test_a_healthy_rack_is_accepted(run_ladder):
     assert {"report.html", "summary.md", "junit.xml"} <= {
         path.name for path in (outcome.folder / "views" / "default").iterdir()
     }
+    assert (0, {}) == _judged_again(outcome, capsys)
 
 
-def test_one_slow_card_is_quarantined_and_the_other_three_go_on(run_ladder):
+def test_one_slow_card_is_quarantined_and_the_other_three_go_on(run_ladder, capsys):
     outcome = run_ladder("--rack-scenario", "slow_card")
     assert 1 == outcome.exit_status
     assert outcome.end["headline"].startswith("NOT ACCEPTED: 3 of 4 cards qualified")
@@ -32,6 +36,16 @@ def test_one_slow_card_is_quarantined_and_the_other_three_go_on(run_ladder):
     late = ("cross_node", "fault_injection", "batch_retry")
     judged = {one["stage"] for one in outcome.of("verdict") if not one["skipped"]}
     assert set(late) <= judged
+    assert (1, {}) == _judged_again(outcome, capsys)
+
+
+def _judged_again(outcome, capsys):
+    """Judge the run by the same file; return the exit status and what differs, the same checks asked."""
+    status = main(["judge", str(outcome.folder), "--json"])
+    judged = json.loads(capsys.readouterr().out)
+    assert {check["id"] for check in outcome.of("plan")[0]["checks"]} == set(judged["verdicts"])
+    assert outcome.end["headline"] == judged["headline"]
+    return status, judged["changed"]
 
 
 def test_a_gateway_without_failover_is_not_accepted(run_ladder):

@@ -1,106 +1,108 @@
-"""`rackgate judge --from FILE`: judge what another load generator measured by the rows of ours."""
+"""`rackgate judge`: judge a finished run again, with no rack, or what another tool measured."""
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
 
-    from rackgate.judge import Judgement
-    from rackgate.loadgen.foreign import ForeignReport
-    from rackgate.measurement import Measurement
-    from rackgate.slo import Slo
+    from rackgate.hindsight.judging import Judged
+    from rackgate.registry import Registry
 
 __all__ = ["add_parser"]
+
+_ACCEPTED = ("PASS", "WARN", "declared", "not_assessed")
 
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
-        "judge", help="judge results of AIPerf, GuideLLM or vllm bench serve", description=__doc__
-    )
-    parser.add_argument("--from", dest="source", type=Path, required=True, metavar="FILE", help="their JSON")
+        "judge", help="judge a finished run, or results of another tool, by an acceptance file",
+        description=__doc__,
+    )  # fmt: skip
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("run_folder", type=Path, nargs="?", metavar="RUN", help="the run folder")
+    what.add_argument(
+        "--from", dest="source", type=Path, metavar="FILE",
+        help="JSON of AIPerf, GuideLLM or vllm bench serve",
+    )  # fmt: skip
     parser.add_argument("--slo", type=Path, metavar="FILE", help="acceptance file on top of the defaults")
-    parser.add_argument("--profile", default="smoke", help="default: smoke")
-    parser.add_argument("--load", metavar="NAME", help="only rows of this load")
+    parser.add_argument("--profile", help="default: the run's own; smoke for --from")
+    parser.add_argument("--view", default="judged", help="written to RUN/views/VIEW (default: judged)")
+    parser.add_argument("--load", metavar="NAME", help="with --from: only rows of this load")
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
+    from rackgate.cli.judge_foreign import judge_foreign
+    from rackgate.config.problems import ConfigError
+    from rackgate.hindsight.finished import NoEvidence
+    from rackgate.loadgen.foreign import ForeignError
+
+    try:
+        return judge_foreign(options) if options.source is not None else _judge_run(options)
+    except (ForeignError, ConfigError, NoEvidence) as error:
+        sys.stderr.write("".join(f"rackgate judge: {line}\n" for line in str(error).splitlines()))
+        return 4
+
+
+def _judge_run(options: argparse.Namespace) -> int:
+    from rackgate.cli.report import write_views
     from rackgate.config.acceptance_file import load_acceptance
     from rackgate.config.problems import ConfigError
-    from rackgate.loadgen.foreign import ForeignError, read_foreign
+    from rackgate.hindsight.finished import read_finished
+    from rackgate.hindsight.judging import judge_again
+
+    if options.view == "default":
+        raise ConfigError(["--view default: that is the run's own judgement"])
+    finished = read_finished(options.run_folder)
+    profile = options.profile or str(finished.run["profile"])
+    registry = _registry()
+    acceptance = load_acceptance(options.slo, profile, metrics=registry.metrics, target=finished.target)
+    judged = judge_again(finished, acceptance, registry, options.run_folder / "views" / options.view)
+    paths = write_views(options.run_folder, options.view)
+    if options.json:
+        sys.stdout.write(json.dumps(_plain(judged, paths), indent=2, ensure_ascii=False) + "\n")
+    else:
+        same = acceptance.digest == finished.run["acceptance"]["digest"]
+        sys.stdout.write(_text(judged, paths, same=same))
+    return int(judged.end["exit_status"])
+
+
+def _registry() -> Registry:
+    """Return what ships and what installed plugins of rackgate register; a conftest's is not seen here."""
     from rackgate.metrics.shipped import register_metrics
     from rackgate.registry import Registry
 
     registry = Registry()
     register_metrics(registry.add_metric)
-    try:
-        report = read_foreign(options.source)
-        acceptance = load_acceptance(options.slo, options.profile, metrics=registry.metrics, target=None)
-    except (ForeignError, ConfigError) as error:
-        sys.stderr.write("".join(f"rackgate judge: {line}\n" for line in str(error).splitlines()))
-        return 4
-    rows = [row for row in acceptance.slos if row.load is not None and options.load in (None, row.load)]
-    if not rows:
-        known = ", ".join(sorted({row.load for row in acceptance.slos if row.load is not None}))
-        sys.stderr.write(f"rackgate judge: no row of a load {options.load!r}; valid: {known}\n")
-        return 4
-    judged = [(row, *_judged(row, report)) for row in rows]
-    if options.json:
-        sys.stdout.write(json.dumps([_plain(*one) for one in judged], indent=2) + "\n")
-    else:
-        sys.stdout.write(f"{report.tool}: {report.ok} ok, {_failed(report)} failed\n")
-        sys.stdout.write("".join(_line(*one) for one in judged))
-    return int(any(str(judgement.verdict) not in ("PASS", "WARN") for _, _, judgement in judged))
+    for point in entry_points(group="pytest11"):
+        needs = (point.dist.requires if point.dist else None) or ()
+        if any(need.startswith("pytest-rackgate") for need in needs):
+            register = getattr(point.load(), "pytest_rack_metrics", None)
+            if register is not None:
+                register(config=None, register=registry.add_metric)
+    return registry
 
 
-def _failed(report: ForeignReport) -> str:
-    return "an unknown number" if report.failed is None else str(report.failed)
-
-
-def _judged(row: Slo, report: ForeignReport) -> tuple[Measurement, Judgement]:
-    """Return what the file says about a row, and the verdict; nothing is given that the file cannot show."""
-    from rackgate.judge import Judgement, judge
-    from rackgate.measurement import Reason, missing
-    from rackgate.slo import Check, Scope
-    from rackgate.verdict import Verdict
-
-    measured = report.measurement(row.metric, row.statistic, row.unit)
-    if row.scope not in (Scope.RACK, Scope.POOL) or row.window != "load":
-        text = f"{report.tool}'s file does not tell one {row.scope} from another"
-        text = text if row.window == "load" else f"it holds no {row.window} window"
-        measured = missing(row.metric, "rack", row.unit, Reason.UNSUPPORTED, text)
-    judgement = judge(Check(slo=row, entity="rack"), measured)
-    if row.metric == "error_rate" and judgement.verdict is Verdict.PASS:
-        text = "it counts streams that end without a terminal signal as successes: errors may be missing"
-        judgement = Judgement(
-            verdict=Verdict.UNKNOWN, reason=Reason.UNSUPPORTED, detail=f"{report.tool}: {text}"
-        )
-    return measured, judgement
-
-
-def _line(row: Slo, measured: Measurement, judgement: Judgement) -> str:
-    value = "-" if measured.value is None else f"{measured.value:.4g} {row.unit}"
-    why = f"  {judgement.detail}" if judgement.detail else ""
-    return f"{judgement.verdict!s:<8}{row.id}  {row.limit}  {value}{why}\n"
-
-
-def _plain(row: Slo, measured: Measurement, judgement: Judgement) -> dict[str, Any]:
+def _plain(judged: Judged, paths: list[Path]) -> dict[str, Any]:
     return {
-        "check": row.id,
-        "limit": row.limit,
-        "verdict": str(judgement.verdict),
-        "reason": judgement.reason,
-        "detail": judgement.detail,
-        "value": measured.value,
-        "count": measured.count,
-        "bounds": None if measured.bounds is None else asdict(measured.bounds),
-        "source": measured.source,
+        **{name: judged.end[name] for name in ("headline", "verdict", "accepted", "scope_text", "counts")},
+        "verdicts": judged.verdicts,
+        "changed": {check: {"was": was, "is": now} for check, (was, now) in judged.changed.items()},
+        "files": [str(path) for path in paths],
     }
+
+
+def _text(judged: Judged, paths: list[Path], *, same: bool) -> str:
+    lines = [message for check, message in judged.messages.items() if judged.verdicts[check] not in _ACCEPTED]
+    lines += [f"{check}: was {was}, is {now}" for check, (was, now) in judged.changed.items()]
+    whose = "the acceptance of the run" if same else "another acceptance than the run's"
+    lines += [judged.end["headline"], f"{judged.end['scope_text']}; judged by {whose}"]
+    return "\n".join([*lines, *map(str, paths)]) + "\n"

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from rackgate.load import Load
     from rackgate.loadgen import Endpoint, OfferedLoad
-    from rackgate.loadgen.cache_audit import CacheAudit, PrefixCounters
+    from rackgate.loadgen.cache_audit import CacheAudit
     from rackgate.loadgen.knee import Knee, Look
+    from rackgate.loadgen.prefix_cache import MetricsPage, PrefixCounters
 
 __all__ = ["add_parser", "endpoint_of", "load_of"]
 
@@ -62,6 +63,7 @@ def _add_shape(group: Any) -> None:
     group.add_argument("--trace", metavar="FILE", help="Mooncake, Azure, BurstGPT or ShareGPT")
     group.add_argument("--trace-speed", type=float, default=1.0)
     group.add_argument("--context-tokens", type=int, help="the model's context; longer requests are refused")
+    group.add_argument("--workers", type=int, help="processes that offer it (default: as its rate needs)")
     group.add_argument("--tokenizer", metavar="FILE", help="tokenizer.json: exact prompt lengths")
     group.add_argument("--warmup", type=int, default=3, metavar="REQUESTS")
     group.add_argument("--seed", type=int, default=1)
@@ -104,6 +106,7 @@ def load_of(options: argparse.Namespace) -> Load:
         trace_speed=options.trace_speed,
         context_tokens=options.context_tokens,
         tokenizer=options.tokenizer,
+        workers=options.workers,
         warmup_requests=options.warmup,
         seed=options.seed,
         ttft_bound_ms=options.slo_ttft_ms,
@@ -166,10 +169,10 @@ def _run(options: argparse.Namespace) -> int:
 
 def _one(load: Load, endpoint: Endpoint, path: Path, options: argparse.Namespace) -> int:
     from rackgate.cli import load_output
-    from rackgate.loadgen import cache_audit
+    from rackgate.loadgen.prefix_cache import prefix_counters
     from rackgate.metrics.summary import numbers_of
 
-    before = cache_audit.prefix_counters(endpoint) if options.audit else None
+    before = prefix_counters(_page(endpoint)) if options.audit else None
     offered, interrupted = _offer(load, endpoint, path, seed=options.seed, requests=options.requests)
     audit = _audit(load, endpoint, path, before, options.seed) if options.audit and not interrupted else None
     numbers = numbers_of(offered, lag_limit_ms=_LAG_LIMIT_MS)
@@ -186,13 +189,20 @@ def _one(load: Load, endpoint: Endpoint, path: Path, options: argparse.Namespace
     return int(any(verdict != "PASS" for verdict, _ in kept.values()))
 
 
+def _page(endpoint: Endpoint) -> MetricsPage:
+    from rackgate.loadgen.prefix_cache import MetricsPage
+
+    return MetricsPage(url=f"{endpoint.url}/metrics", headers=endpoint.headers)
+
+
 def _audit(
     load: Load, endpoint: Endpoint, path: Path, before: PrefixCounters | None, seed: int
 ) -> CacheAudit:
     """Return what the prefix cache did during the load, and whether answers are cached."""
     from rackgate.loadgen import cache_audit
+    from rackgate.loadgen.prefix_cache import prefix_counters
 
-    after = cache_audit.prefix_counters(endpoint)
+    after = prefix_counters(_page(endpoint))
     alone, repeated = (
         _offer(one, endpoint, path.with_name(f"audit{number}.parquet"), seed=seed + 1)[0]
         for number, one in enumerate(cache_audit.loads_of(load))
@@ -205,7 +215,7 @@ def _offer(
 ) -> tuple[OfferedLoad, bool]:
     """Return what was measured, and whether Ctrl-C ended it."""
     from rackgate.loadgen import start_load
-    from rackgate.loadgen.progress import ProgressLine
+    from rackgate.loadgen.progress import StreamTeller, watch
 
     label = "command" if look == 0 else f"look{look}"
     asked = requests if load.trace is not None else None
@@ -214,7 +224,7 @@ def _offer(
         warmup=look == 0,
     ) as running:  # fmt: skip
         try:
-            ProgressLine(sys.stderr, rate_per_s=load.rate_per_s).watch(running, load)
+            watch(running, load, StreamTeller(sys.stderr), rate_per_s=load.rate_per_s)
         except KeyboardInterrupt:
             running.cancel()
             return running.finish(load.limits.connect_s + 10.0), True

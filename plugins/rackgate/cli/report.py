@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-__all__ = ["add_parser"]
+__all__ = ["add_parser", "write_views"]
 
 
 def add_parser(commands: Any) -> None:
@@ -26,15 +26,21 @@ def _run(options: argparse.Namespace) -> int:
     if not (options.run_folder / "evidence" / "records.jsonl").is_file():
         sys.stderr.write(f"rackgate report: {options.run_folder} holds no evidence/records.jsonl\n")
         return 4
+    for path in write_views(options.run_folder, options.view):
+        sys.stdout.write(f"{path}\n")
+    return 0
+
+
+def write_views(run_folder: Path, view: str) -> list[Path]:
+    """Write every registered view of a run into `RUN/views/VIEW` and return the files."""
     modules = [point.load() for point in entry_points(group="pytest11") if point.name.startswith("rackgate")]
     reports: dict[str, Callable[..., str]] = {}
     for module in modules:
         if hasattr(module, "pytest_rack_reports"):
             module.pytest_rack_reports(config=None, register=reports.__setitem__)
-    for module in modules:
-        if hasattr(module, "pytest_rack_views"):
-            for path in module.pytest_rack_views(
-                folder=options.run_folder, reports=reports, view=options.view
-            ):
-                sys.stdout.write(f"{path}\n")
-    return 0
+    return [
+        path
+        for module in modules
+        if hasattr(module, "pytest_rack_views")
+        for path in module.pytest_rack_views(folder=run_folder, reports=reports, view=view)
+    ]

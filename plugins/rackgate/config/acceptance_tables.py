@@ -95,6 +95,7 @@ class LoadTable(_Table):
     same_prompt: bool = False
     context_tokens: int | None = Field(default=None, ge=1)
     tokenizer: str | None = None
+    workers: int | None = Field(default=None, ge=1)
     reason: str = ""
 
     def noun(self, name: str) -> Load:

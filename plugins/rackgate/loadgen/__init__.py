@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rackgate.loadgen.offered import Counters, OfferedLoad
     from rackgate.loadgen.plan import Endpoint
     from rackgate.loadgen.reference import InstrumentError, measure_instrument
-    from rackgate.loadgen.running import Counters, OfferedLoad, RunningLoad, start_load
+    from rackgate.loadgen.running import RunningLoad, start_load
     from rackgate.loadgen.table import SampleTable
 
 __all__ = [
@@ -23,10 +24,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Counters": "running",
+    "Counters": "offered",
     "Endpoint": "plan",
     "InstrumentError": "reference",
-    "OfferedLoad": "running",
+    "OfferedLoad": "offered",
     "RunningLoad": "running",
     "SampleTable": "table",
     "measure_instrument": "reference",

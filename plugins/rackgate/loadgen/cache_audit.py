@@ -10,25 +10,16 @@ import numpy as np
 from rackgate.load import Arrival, Load
 
 if TYPE_CHECKING:
-    from rackgate.loadgen.plan import Endpoint
-    from rackgate.loadgen.running import OfferedLoad
+    from rackgate.loadgen.offered import OfferedLoad
+    from rackgate.loadgen.prefix_cache import PrefixCounters
 
-__all__ = ["CacheAudit", "PrefixCounters", "compare", "loads_of", "prefix_counters"]
+__all__ = ["CacheAudit", "compare", "loads_of"]
 
 REQUESTS = 20
 FASTER = 1.5
 """Tokens that come so many times faster for a prompt that is known were not generated."""
 
 _BURST_MS = 0.05
-_LIMIT_S = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrefixCounters:
-    """An engine's own counts of tokens looked up in its prefix cache and found there."""
-
-    queries: float
-    hits: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,22 +46,6 @@ class CacheAudit:
         return f"{prefix}; {said} (tokens of a repeated prompt {self.decode_speed_up:.2f} x as fast)"
 
 
-def prefix_counters(endpoint: Endpoint) -> PrefixCounters | None:
-    """Return the counters of the engine's metrics page, None if it has none that we know."""
-    import httpx
-
-    from rackgate.telemetry.engine_metrics import parse_engine_page
-
-    try:
-        answer = httpx.get(f"{endpoint.url}/metrics", headers=dict(endpoint.headers), timeout=_LIMIT_S)
-        values = parse_engine_page(answer.text).values if answer.status_code == 200 else {}
-    except (httpx.HTTPError, ValueError):
-        return None
-    if "prefix_cache_queries" not in values or "prefix_cache_hits" not in values:
-        return None
-    return PrefixCounters(queries=values["prefix_cache_queries"], hits=values["prefix_cache_hits"])
-
-
 def loads_of(load: Load) -> tuple[Load, Load]:
     """Return two short loads of the same lengths: prompts of their own, and one prompt repeated."""
     alone = Load(
@@ -84,9 +59,8 @@ def compare(
     before: PrefixCounters | None, after: PrefixCounters | None, alone: OfferedLoad, repeated: OfferedLoad
 ) -> CacheAudit:
     """Return what the counters and the two loads say together."""
-    share = None
-    if before is not None and after is not None and after.queries > before.queries:
-        share = (after.hits - before.hits) / (after.queries - before.queries)
+    meanwhile = after.since(before) if before is not None and after is not None else None
+    share = meanwhile.hits / meanwhile.queries if meanwhile is not None and meanwhile.queries else None
     times = [_decode_ms(offered) for offered in (alone, repeated)]
     if times[0] is None or times[1] is None or times[0] < _BURST_MS:
         bursts = times[0] is not None and times[0] < _BURST_MS

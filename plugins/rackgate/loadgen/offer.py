@@ -6,6 +6,7 @@ import asyncio
 import gc
 import heapq
 import time
+from itertools import islice
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from rackgate.loadgen.handicap import spoil
 from rackgate.loadgen.heartbeat import Heartbeat
 from rackgate.loadgen.http1 import HttpClient
 from rackgate.loadgen.lane import Lane
+from rackgate.loadgen.meeting import meet
 from rackgate.loadgen.now import Now
 from rackgate.loadgen.slots import Conversation, Slot
 from rackgate.loadgen.trace import trace_of
@@ -47,6 +49,7 @@ class Offer:
     ) -> None:
         self.plan = plan
         self._load = plan.load
+        self._concurrency = len(plan.dealt(plan.load.concurrency))
         trace = trace_of(plan.load)
         self._trace_s = trace.moments_s if trace is not None else ()
         self._lanes = [
@@ -92,7 +95,8 @@ class Offer:
         gc.disable()
         self._housekeeping()
         cpu_s = time.process_time()
-        self.start_ns = self.last_start_ns = perf_counter_ns() + round(self._load.ramp_s * 1e9)
+        begin_ns = perf_counter_ns() if self._load.open else await self._begin()
+        self.start_ns = self.last_start_ns = begin_ns + round(self._load.ramp_s * 1e9)
         self._heartbeat.start()
         spoil(self.plan.handicap, self)
         try:
@@ -109,11 +113,15 @@ class Offer:
             lane.transport.close()
         return self._result(cpu_s)
 
+    async def _begin(self) -> int:
+        """Return the moment at which the load begins: now, or when the other workers are ready too."""
+        return perf_counter_ns() if self.plan.workers == 1 else await meet(self.plan, lambda: self.stopped)
+
     @property
     def share_done(self) -> float:
         """How much of the plan has been started, 0 to 1; by time if the plan counts no requests."""
         if self.plan.requests is not None:
-            return self.scheduled / max(1, self.plan.requests * len(self._lanes))
+            return self.scheduled * self.plan.workers / max(1, self.plan.requests * len(self._lanes))
         return (perf_counter_ns() - self.start_ns) / 1e9 / (self._load.duration_s or 1.0)
 
     def now(self) -> Now:
@@ -145,7 +153,7 @@ class Offer:
         }
 
     async def _warm_up(self, lane: Lane) -> None:
-        indexes = iter(range(self._load.warmup_requests))
+        indexes = iter(self.plan.dealt(self._load.warmup_requests))
 
         async def slot() -> None:
             for index in indexes:
@@ -156,12 +164,10 @@ class Offer:
                 self.carry(lane, lane.attempt(request_id, perf_counter_ns(), ended.set_result), request)
                 self.landed(lane, await ended, warmup=True)
 
-        await asyncio.gather(
-            *(slot() for _ in range(min(self._load.concurrency, self._load.warmup_requests)))
-        )
+        await asyncio.gather(*(slot() for _ in range(min(self._concurrency, self._load.warmup_requests))))
 
     async def _connect_ahead(self) -> None:
-        count = self._load.concurrency
+        count = self._concurrency
         if self._load.open:
             count = min(count, OPEN_CONNECTIONS_AHEAD)
         await asyncio.gather(
@@ -171,9 +177,12 @@ class Offer:
     async def _closed(self) -> None:
         step_ns = self._load.ramp_s * 1e9 / self._load.concurrency
         begin_ns = self.start_ns - round(self._load.ramp_s * 1e9)
+        left_ns = begin_ns - perf_counter_ns()
+        if left_ns > 0:
+            await asyncio.sleep((left_ns + 1_000_000) / 1e9)  # a timer may be a millisecond early
         slots = [
             Slot(self, lane, begin_ns + round(number * step_ns))
-            for number in range(self._load.concurrency)
+            for number in self.plan.dealt(self._load.concurrency)
             for lane in self._lanes
         ]
         self._chains.update(slots)
@@ -188,8 +197,11 @@ class Offer:
 
     async def _open(self) -> None:
         turns = self._load.turns
-        arrivals = heapq.merge(*(self._arrivals(lane) for lane in self._lanes))
-        self.start_ns = self.last_start_ns = perf_counter_ns()
+        arrivals: Iterator[tuple[int, int, int]] = heapq.merge(
+            *(self._arrivals(lane) for lane in self._lanes)
+        )
+        arrivals = islice(arrivals, self.plan.worker, None, self.plan.workers)
+        self.start_ns = self.last_start_ns = await self._begin()
         for offset, number, place in arrivals:
             lane, index = self._lanes[number], place * turns
             request_id, request = lane.request("r", index)
@@ -200,7 +212,7 @@ class Offer:
                 await asyncio.sleep(0)  # late, but what was started must come to its turn
             if self.stopped:
                 break
-            if lane.in_flight >= self._load.concurrency:
+            if lane.in_flight >= self._concurrency:
                 self._drop(lane, index, scheduled_ns)
                 continue
             conversation = Conversation(self, lane, index)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rackgate.load import Arrival, Limits, Load, Phase, Shape, Spread
+from rackgate.load import Load  # noqa: TC001 - `noun_of` resolves it
+from rackgate.plain import noun_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +37,9 @@ class Endpoint:
 class Plan:
     """One load offered to some endpoints; `requests` counts per endpoint, None means by duration only.
 
-    `span_s` is the time between the first and the last start of an open load.
+    `span_s` is the time between the first and the last start of an open load. Of several `workers` each
+    gets the same plan but for its number and its spool; they begin together by the file `meeting`.
+    Prompts, ids and moments depend on none of that.
     """
 
     load: Load
@@ -49,6 +52,13 @@ class Plan:
     warmup: bool = True
     handicap: str = ""
     span_s: float = 0.0
+    workers: int = 1
+    worker: int = 0
+    meeting: str = ""
+
+    def dealt(self, count: int) -> range:
+        """Return the numbers below `count` that are this worker's: every one of them is exactly one's."""
+        return range(self.worker, count, self.workers)
 
     @property
     def identity(self) -> str:
@@ -85,15 +95,4 @@ class Plan:
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """Return the plan of `to_json`."""
-        raw: dict[str, Any] = json.loads(text)
-        load = raw.pop("load")
-        limits = Limits(**load.pop("limits"))
-        load["arrival"] = Arrival(load["arrival"])
-        for name in ("looks", "arrivals_s"):
-            load[name] = tuple(load[name])
-        load["phases"] = tuple(Phase(**phase) for phase in load["phases"])
-        for name in ("prompt_spread", "output_spread"):
-            if load[name] is not None:
-                load[name] = Spread(**load[name] | {"shape": Shape(load[name]["shape"])})
-        endpoints = tuple(Endpoint(**endpoint) for endpoint in raw.pop("endpoints"))
-        return cls(load=Load(**load, limits=limits), endpoints=endpoints, **raw)
+        return noun_of(cls, json.loads(text))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rackgate.sample import FAILED, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import TextIO
 
     from rackgate.load import Load
@@ -18,10 +19,63 @@ if TYPE_CHECKING:
     from rackgate.loadgen.running import RunningLoad
     from rackgate.sample import Sample
 
-__all__ = ["ProgressLine", "progress_text"]
+__all__ = ["LOG_EVERY_S", "TERMINAL_EVERY_S", "Silent", "StreamTeller", "Teller", "progress_text", "watch"]
 
-_TERMINAL_EVERY_S = 1.0
-_LOG_EVERY_S = 30.0
+TERMINAL_EVERY_S = 1.0
+LOG_EVERY_S = 30.0
+
+
+class Teller(Protocol):
+    """Shows where a load stands, every so often."""
+
+    @property
+    def every_s(self) -> float:
+        """Seconds between two lines."""
+
+    def tell(self, text: str) -> None:
+        """Show a line in place of the one before, where that can be."""
+
+    def done(self) -> None:
+        """Take away what a terminal still shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """Tells nothing."""
+
+    every_s: float = LOG_EVERY_S
+
+    def tell(self, text: str) -> None:
+        """Let it go."""
+
+    def done(self) -> None:
+        """Nothing is shown."""
+
+
+def watch(
+    running: RunningLoad,
+    load: Load,
+    teller: Teller,
+    *,
+    rate_per_s: float | None,
+    beside: Callable[[], str] = str,
+    until: float = math.inf,
+) -> None:
+    """Return when the load has ended, or at the monotonic moment `until`, in seconds.
+
+    `rate_per_s` is what the whole load offers, None in a closed one; `beside` gives more to tell.
+    """
+    told_at = time.monotonic()
+    while (left_s := min(teller.every_s, until - time.monotonic())) > 0 and not running.wait(left_s):
+        now_at = time.monotonic()
+        if now_at < told_at + 0.9 * teller.every_s:
+            continue
+        text = progress_text(
+            load, running.now, running.recent(), over_s=now_at - told_at, rate_per_s=rate_per_s
+        )
+        teller.tell(" | ".join(part for part in (text, beside()) if part))
+        told_at = now_at
+    teller.done()
 
 
 def progress_text(
@@ -56,28 +110,29 @@ def _rank(values: Sequence[float], quantile: float) -> float:
 
 
 @dataclass(slots=True)
-class ProgressLine:
-    """Tells how a load goes until it ends. Nothing is drawn over where `stream` is no terminal."""
+class StreamTeller:
+    """Tells on a stream. Nothing is drawn over where it is no terminal; what cannot be told is let go."""
 
     stream: TextIO
-    rate_per_s: float | None = None
     _width: int = 0
 
-    def watch(self, running: RunningLoad, load: Load) -> None:
-        """Return when the load has ended; a failure to tell is no failure of the load."""
-        terminal = self.stream.isatty()
-        every_s = _TERMINAL_EVERY_S if terminal else _LOG_EVERY_S
-        while not running.wait(every_s):
-            recent = running.recent()
-            text = progress_text(load, running.now, recent, over_s=every_s, rate_per_s=self.rate_per_s)
-            self._say(text, terminal=terminal)
-        if terminal and self._width:
-            self._say("", terminal=True)
+    @property
+    def every_s(self) -> float:
+        """Seconds between two lines."""
+        return TERMINAL_EVERY_S if self.stream.isatty() else LOG_EVERY_S
 
-    def _say(self, text: str, *, terminal: bool) -> None:
-        with suppress(OSError, ValueError):
-            self.stream.write(f"\r{text.ljust(self._width)}" if terminal else f"{text}\n")
-            if terminal and not text:
-                self.stream.write("\r")
-            self.stream.flush()
+    def tell(self, text: str) -> None:
+        """Show a line."""
+        terminal = self.stream.isatty()
+        self._write(f"\r{text.ljust(self._width)}" if terminal else f"{text}\n")
         self._width = max(self._width, len(text))
+
+    def done(self) -> None:
+        """Take the line away again."""
+        if self._width and self.stream.isatty():
+            self._write(f"\r{' ' * self._width}\r")
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError, ValueError):
+            self.stream.write(text)
+            self.stream.flush()

@@ -15,7 +15,7 @@ import numpy as np
 from rackgate.loadgen.child import start_child
 from rackgate.loadgen.plan import Endpoint
 from rackgate.loadgen.reference_server import Script
-from rackgate.loadgen.running import OfferedLoad, start_load
+from rackgate.loadgen.running import start_load
 from rackgate.measurement import Reason
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rackgate.load import Load
+    from rackgate.loadgen.offered import OfferedLoad
 
 __all__ = ["InstrumentError", "ReferenceDied", "measure_instrument", "reference_server"]
 

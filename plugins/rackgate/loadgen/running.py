@@ -1,87 +1,36 @@
-"""Starts the worker that offers a load, and takes in what it measured; the caller's side."""
+"""Starts the workers that offer a load, and takes in what they measured; the caller's side."""
 
 from __future__ import annotations
 
-import json
-import os
 import selectors
-import signal
-import subprocess
-import tempfile
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from rackgate.load import Arrival
-from rackgate.loadgen.child import start_child
+from rackgate.loadgen.crew import workers_for
 from rackgate.loadgen.handicap import HANDICAPS
-from rackgate.loadgen.now import Now, now_path, read_now
+from rackgate.loadgen.now import Now
 from rackgate.loadgen.plan import Endpoint, Plan
-from rackgate.loadgen.spool import read_spool, sample_of_line
+from rackgate.loadgen.spool import sample_of_line
 from rackgate.loadgen.trace import trace_of
 from rackgate.loadgen.words import words_of
-from rackgate.measurement import Reason
+from rackgate.loadgen.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
 
     from rackgate.load import Load
-    from rackgate.loadgen.table import SampleTable
+    from rackgate.loadgen.offered import OfferedLoad
     from rackgate.loadgen.trace import Trace
     from rackgate.sample import Sample
 
-__all__ = ["Counters", "OfferedLoad", "RunningLoad", "start_load"]
+__all__ = ["RunningLoad", "start_load"]
 
 _GRACE_S = 3.0
 _MOST_RECENT = 2000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
-    """What became of the measured requests; warm-up is in none of them.
-
-    `outcomes` holds the requests that were started, by outcome; `dropped` those that never were.
-    """
-
-    scheduled: int = 0
-    started: int = 0
-    dropped: int = 0
-    outcomes: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def reconciles(self) -> bool:
-        """True if scheduled = started + dropped and started = ok + each failure + cancelled, exactly."""
-        return self.scheduled == self.started + self.dropped and self.started == sum(self.outcomes.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedLoad:
-    """A load that was offered, or the reason why it is not known what became of it.
-
-    `start_ns` is the end of warm-up, `end_ns` the last `done`; the steady window ends with the last
-    scheduled start. `cpu_s` is what the worker spent between them,
-    `loop_lag_p99_ms` how late its event loop was. With a reason, `samples` holds what
-    had been finished until then.
-    """
-
-    load: Load
-    label: str
-    engines: tuple[str, ...]
-    start_ns: int = 0
-    end_ns: int = 0
-    steady_start_ns: int = 0
-    steady_end_ns: int = 0
-    counters: Counters = field(default_factory=Counters)
-    samples: SampleTable | None = None
-    samples_path: Path | None = None
-    peak_in_flight: int = 0
-    cpu_s: float = 0.0
-    loop_lag_p99_ms: float | None = None
-    reason: Reason | None = None
-    detail: str = ""
 
 
 def start_load(
@@ -96,11 +45,11 @@ def start_load(
     warmup: bool = True,
     handicap: str = "",
 ) -> RunningLoad:
-    """Start one worker process that offers `load` to all endpoints at once.
+    """Start the worker processes that offer `load` to all endpoints at once.
 
     A closed load holds `load.concurrency` requests in flight per endpoint until `requests` (default: the
     last look) have run on each, or `load.duration_s` is over; an open one offers its rate to each.
-    `handicap` spoils the instrument for tests: `slow` or `die`.
+    `handicap` spoils the instrument for tests: `slow` or `die`, of several workers the last one.
     Raises `ValueError` for a load that cannot be offered, or says neither when to stop nor where to go.
     """
     if handicap not in HANDICAPS:
@@ -134,6 +83,8 @@ def start_load(
         warmup=warmup,
         handicap=handicap,
         span_s=span_s,
+        workers=workers_for(load, len(endpoints)),
+        meeting=str(samples_path.with_name(f"{samples_path.name}.meeting")),
     )
     return RunningLoad(plan, samples_path)
 
@@ -148,61 +99,57 @@ def _within(trace: Trace, load: Load, planned: int | None) -> int:
 
 
 class RunningLoad:
-    """A load on its way in a worker process. Leaving the context makes sure that the worker is gone."""
+    """A load on its way in worker processes. Leaving the context makes sure that they are gone."""
 
     def __init__(self, plan: Plan, samples_path: Path) -> None:
         self._plan = plan
         self._samples_path = samples_path
-        self._spool = Path(plan.spool)
-        self._spool.unlink(missing_ok=True)
         self._offered: OfferedLoad | None = None
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the worker lives
-        self._said = b""
-        self._counted = self._counted_bytes = self._read_bytes = 0
-        self._worker = start_child("rackgate.loadgen.worker", stderr=self._errors)
-        self._tell((plan.to_json() + "\n").encode())
+        Path(plan.meeting).unlink(missing_ok=True)
+        self._workers = [WorkerProcess(_of_worker(plan, number)) for number in range(plan.workers)]
 
     @property
-    def process_id(self) -> int:
-        """The worker's process id."""
-        return self._worker.pid
+    def process_ids(self) -> tuple[int, ...]:
+        """The workers' process ids."""
+        return tuple(worker.process_id for worker in self._workers)
 
     @property
     def running(self) -> bool:
-        """True while the worker is there."""
-        return self._worker.poll() is None
+        """True while a worker is there."""
+        return any(worker.running for worker in self._workers)
 
     @property
     def progress(self) -> int:
         """How many requests have ended so far, warm-up and dropped ones included."""
-        if not self._spool.exists():
-            return 0 if self._offered is None or self._offered.samples is None else len(self._offered.samples)
-        with self._spool.open("rb") as spool:
-            spool.seek(self._counted_bytes)
-            new = spool.read()
-        self._counted_bytes += len(new)
-        self._counted += new.count(b"\n")
-        return self._counted
+        if self._offered is not None:
+            return 0 if self._offered.samples is None else len(self._offered.samples)
+        return sum(worker.count() for worker in self._workers)
 
     @property
     def now(self) -> Now | None:
-        """Where the load stands; None before the worker has said so."""
-        return read_now(now_path(self._spool))
+        """Where the load stands; None before every worker has said so."""
+        told = [now for worker in self._workers if (now := worker.now) is not None]
+        if len(told) < len(self._workers):
+            return None
+        begun = all(now.start_ns for now in told)
+        return Now(
+            t_ns=max(now.t_ns for now in told),
+            start_ns=min(now.start_ns for now in told) if begun else 0,
+            scheduled=sum(now.scheduled for now in told),
+            started=sum(now.started for now in told),
+            dropped=sum(now.dropped for now in told),
+            in_flight=sum(now.in_flight for now in told),
+            share_done=min(now.share_done for now in told),
+        )
 
     def recent(self) -> list[Sample]:
-        """Return the requests that have ended since this was asked before, the last 2,000 at most."""
-        if not self._spool.exists():
-            return []
-        with self._spool.open("rb") as spool:
-            spool.seek(self._read_bytes)
-            new = spool.read()
-        whole = new[: new.rfind(b"\n") + 1]
-        self._read_bytes += len(whole)
-        return [sample_of_line(line) for line in whole.splitlines()[-_MOST_RECENT:]]
+        """Return the requests that have ended since this was asked before, of each worker 2,000 at most."""
+        lines = [line for worker in self._workers for line in worker.recent()[-_MOST_RECENT:]]
+        return [sample_of_line(line) for line in lines]
 
     def wait(self, limit_s: float) -> bool:
         """Return whether the load has ended, after `limit_s` at most."""
-        return self._offered is not None or self._await_result(limit_s)
+        return self._offered is not None or self._await_results(limit_s)
 
     def __enter__(self) -> Self:
         return self
@@ -211,133 +158,64 @@ class RunningLoad:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._offered is None:
-            self._end_worker(0.5 if kind else _GRACE_S)
+            self._end(0.5 if kind else _GRACE_S)
         self._tidy()
 
     def cancel(self) -> None:
-        """Tell the worker to end the load; `finish` then returns what there is."""
-        self._tell(b"cancel\n")
+        """Tell the workers to end the load; `finish` then returns what there is."""
+        for worker in self._workers:
+            worker.tell(b"cancel\n")
 
     def finish(self, timeout_s: float | None = None) -> OfferedLoad:
-        """Wait for the load's end and return it; never raises for what rack or worker did.
+        """Wait for the load's end and return it; never raises for what rack or workers did.
 
         After `timeout_s` the load is cancelled and its reason is `timeout`.
         """
         if self._offered is None:
-            in_time = self._await_result(self._plan.longest_s if timeout_s is None else timeout_s)
+            from rackgate.loadgen.merging import merged
+
+            in_time = self._await_results(self._plan.longest_s if timeout_s is None else timeout_s)
             if not in_time:
                 self.cancel()
-                self._await_result(self._plan.load.limits.connect_s + _GRACE_S)
-            self._end_worker(_GRACE_S)
-            self._offered = self._take_in(in_time=in_time)
+                self._await_results(self._plan.load.limits.connect_s + _GRACE_S)
+            self._end(_GRACE_S)
+            self._offered = merged(self._plan, self._workers, self._samples_path, in_time=in_time)
             self._tidy()
         return self._offered
 
-    def _tell(self, message: bytes) -> None:
-        stdin = self._worker.stdin
-        if stdin is not None and not stdin.closed:
-            with suppress(OSError):  # a worker that is gone is found out by its silence
-                stdin.write(message)
-                stdin.flush()
+    def _await_results(self, limit_s: float) -> bool:
+        """Hear the workers until all have ended; False if one still runs after `limit_s`.
 
-    def _await_result(self, limit_s: float) -> bool:
-        """Read what the worker says until it ends; False if it still runs after `limit_s`."""
-        stdout = self._worker.stdout
-        if stdout is None or stdout.closed:
-            return True
+        One that ends without a result ends the load: the others would offer a part of what was asked.
+        """
         deadline = monotonic() + limit_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(stdout, selectors.EVENT_READ)
-            while True:
-                if not selector.select(max(0.0, deadline - monotonic())):
-                    return False
-                piece = os.read(stdout.fileno(), 65536)
-                if not piece:
-                    return True
-                self._said += piece
-                if self._said.endswith(b"\n"):
-                    return True
+        while heard := {worker.output: worker for worker in self._workers if worker.output is not None}:
+            with selectors.DefaultSelector() as selector:
+                for output in heard:
+                    selector.register(output, selectors.EVENT_READ)
+                ready = selector.select(max(0.0, deadline - monotonic()))
+            if not ready:
+                return False
+            for key, _ in ready:
+                worker = heard[key.fd]
+                worker.hear()
+                if worker.output is None and worker.result is None:
+                    self.cancel()
+        return True
 
-    def _end_worker(self, grace_s: float) -> None:
-        if self._worker.stdin is not None:
-            with suppress(OSError):
-                self._worker.stdin.close()
-        try:
-            self._worker.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            self._worker.send_signal(signal.SIGKILL)
-            self._worker.wait()
+    def _end(self, grace_s: float) -> None:
+        deadline = monotonic() + grace_s
+        for worker in self._workers:
+            worker.end(max(0.1, deadline - monotonic()))
 
     def _tidy(self) -> None:
-        now_path(self._spool).unlink(missing_ok=True)
-        if self._worker.stdout is not None:
-            self._worker.stdout.close()
-        self._errors.close()
+        Path(self._plan.meeting).unlink(missing_ok=True)
+        for worker in self._workers:
+            worker.tidy()
 
-    def _take_in(self, *, in_time: bool) -> OfferedLoad:
-        plan = self._plan
-        table, kept, trouble = self._take_samples()
-        common: dict[str, Any] = {
-            "load": plan.load,
-            "label": plan.label,
-            "engines": tuple(endpoint.entity for endpoint in plan.endpoints),
-            "samples": table,
-            "samples_path": self._samples_path if kept else None,
-        }
-        try:
-            result = json.loads(self._said)
-        except ValueError:
-            return OfferedLoad(**common, reason=Reason.DIED, detail=self._last_words())
-        counters = Counters(
-            **{name: result[name] for name in ("scheduled", "started", "dropped", "outcomes")}
-        )
-        reason, detail = (Reason.DIED, trouble) if trouble else (None, "")
-        rows = 0 if table is None else len(table.measured)
-        if reason is None and rows != counters.scheduled:
-            reason, detail = (
-                Reason.DIED,
-                f"{counters.scheduled} requests were scheduled but {rows} samples kept",
-            )
-        elif reason is None and not in_time:
-            reason, detail = Reason.TIMEOUT, "the load was ended at the caller's limit"
-        moments = (
-            "start_ns",
-            "end_ns",
-            "steady_start_ns",
-            "steady_end_ns",
-            "peak_in_flight",
-            "cpu_s",
-            "loop_lag_p99_ms",
-        )
-        return OfferedLoad(
-            **common,
-            **{name: result[name] for name in moments},
-            counters=counters,
-            reason=reason,
-            detail=detail,
-        )
 
-    def _take_samples(self) -> tuple[SampleTable | None, bool, str]:
-        """Return the samples, whether they are kept as Parquet, and what went wrong."""
-        from rackgate.loadgen.table import SampleTable
-
-        if not self._spool.exists():
-            return None, False, ""
-        try:
-            table = SampleTable.from_samples(list(read_spool(self._spool)), self._plan.load.origin)
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            return None, False, f"the samples cannot be read: {error!r}"
-        try:
-            table.write(self._samples_path)
-            self._spool.unlink()
-        except (OSError, ValueError) as error:
-            return table, False, f"the samples cannot be kept: {error}"
-        return table, True, ""
-
-    def _last_words(self) -> str:
-        self._errors.seek(0)
-        tail = self._errors.read()[-2000:].decode("utf-8", "replace").strip()
-        code = self._worker.returncode
-        how = f"signal {-code}" if code < 0 else f"exit status {code}"
-        last = tail.splitlines()[-1] if tail else ""
-        return f"the load worker died ({how}) {last}".strip()
+def _of_worker(plan: Plan, number: int) -> Plan:
+    """Return one worker's part of a plan: a spool of its own, and the handicap if it is the last one."""
+    last = number == plan.workers - 1
+    spool = plan.spool if plan.workers == 1 else f"{plan.spool}.{number}"
+    return replace(plan, worker=number, spool=spool, handicap=plan.handicap if last else "")

@@ -68,7 +68,8 @@ class Slot(_Chain):
     def _next(self, due_ns: int) -> None:
         offer, lane = self._offer, self._lane
         if self._ramping and perf_counter_ns() < offer.start_ns and not offer.stopped:
-            request_id, request = lane.request("w", offer.plan.load.warmup_requests + lane.ramped)
+            index = offer.plan.load.warmup_requests + offer.plan.worker + lane.ramped * offer.plan.workers
+            request_id, request = lane.request("w", index)
             lane.ramped += 1
             offer.carry(lane, lane.attempt(request_id, due_ns, self._ramp_ended), request)
             return
@@ -107,12 +108,11 @@ class Slot(_Chain):
         if self._prepared:
             return
         lane, plan = self._lane, self._offer.plan
-        turns = plan.load.turns
-        if plan.requests is not None:
-            turns = min(turns, plan.requests - lane.taken)
-        for _ in range(turns):
-            self._prepared.append(lane.request("r", lane.taken))
-            lane.taken += 1
+        first = (plan.worker + lane.taken * plan.workers) * plan.load.turns
+        until = first + plan.load.turns
+        until = until if plan.requests is None else min(until, plan.requests)
+        self._prepared.extend(lane.request("r", index) for index in range(first, until))
+        lane.taken += 1
 
 
 class Conversation(_Chain):

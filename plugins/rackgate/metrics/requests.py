@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rackgate.judge import quantile_of
+from rackgate.loadgen.prefix_cache import MOST_FROM_CACHE, least_from_cache
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.sample import FAILED, Outcome
 from rackgate.statistics.failures import with_failures
@@ -72,8 +73,8 @@ def chosen_samples(
 
     In a load that went through the gateway a sample belongs to the engine that said it answered; one
     that nobody owned up to belongs to the rack alone. What is `timed` has no samples if the load
-    generator was later than `lag_limit_ms` (the observation's, if not given): its times are not the
-    rack's.
+    generator was later than `lag_limit_ms`: its times are not the rack's. If that is not given it is the
+    observation's, and what engines took from their prefix caches has no samples either.
     """
     from rackgate.loadgen.table import SampleTable
 
@@ -100,9 +101,11 @@ def chosen_samples(
     table = table.where(_belongs(table, entity, observation))
     planned = max(1, len(looks[0].load.looks))
     left_out = whole - len(table) if entity == "rack" else 0
-    if not len(table):
-        text = f"no sample of load '{slo.load}' belongs to {entity}"
-        return Chosen(None, looks, planned, missing(slo.metric, entity, slo.unit, Reason.ABSENT, text))
+    reason, text = Reason.ABSENT, "" if len(table) else f"no sample of load '{slo.load}' belongs to {entity}"
+    if not text and timed and lag_limit_ms is None:
+        reason, text = Reason.INSTRUMENT, _from_cache(looks, table, entity, observation)
+    if text:
+        return Chosen(None, looks, planned, missing(slo.metric, entity, slo.unit, reason, text))
     return Chosen(table, looks, planned, left_out=left_out)
 
 
@@ -197,6 +200,23 @@ def _inexact(looks: tuple[OfferedLoad, ...], limit_ms: float) -> str:
     if standstill > limit_ms:
         return f"the load generator's loop was {standstill:.1f} ms late (P99, accepted {limit_ms:g} ms)"
     return ""
+
+
+def _from_cache(
+    looks: tuple[OfferedLoad, ...], table: SampleTable, entity: str, observation: Observation
+) -> str:
+    """Say how much of unshared prompts the entity's engines took from their caches; empty if little."""
+    mine = {engine for look in looks for engine in look.prefix}
+    mine = mine - observation.excluded if entity == "rack" else mine & observation.members(entity)
+    counted = [look.prefix[engine] for look in looks for engine in mine if engine in look.prefix]
+    load = looks[-1].load
+    share = least_from_cache(counted, load, len(table))
+    if share is None or share <= MOST_FROM_CACHE:
+        return ""
+    return (
+        f"at least {share:.0%} of the prompt tokens came from a prefix cache, though load '{load.name}'"
+        f" shares none (accepted {MOST_FROM_CACHE:.0%}): reading the prompts was not measured"
+    )
 
 
 def percentile_of(

@@ -19,6 +19,7 @@ class EngineMetrics:
 
     model: str
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     generation_tokens: int = 0
     finished: dict[str, int] = field(default_factory=lambda: {"stop": 0, "length": 0, "abort": 0})
     ttft_counts: list[int] = field(default_factory=lambda: [0] * (len(_TTFT_BUCKETS_S) + 1))
@@ -43,7 +44,7 @@ class EngineMetrics:
         metric("vllm:num_requests_waiting", "gauge", "Number of requests waiting to be processed.", waiting)
         metric("vllm:kv_cache_usage_perc", "gauge", "KV-cache usage. 1 means 100 percent usage.", kv_usage)
         metric("vllm:prefix_cache_queries_total", "counter", "Queried tokens.", self.prompt_tokens)
-        metric("vllm:prefix_cache_hits_total", "counter", "Cached tokens.", 0)
+        metric("vllm:prefix_cache_hits_total", "counter", "Cached tokens.", self.cached_tokens)
         metric("vllm:num_preemptions_total", "counter", "Cumulative number of preemptions.", 0)
         metric("vllm:prompt_tokens_total", "counter", "Number of prefill tokens.", self.prompt_tokens)
         metric(

@@ -123,8 +123,17 @@ class _Generation:
     """One request on its way through the scheduler (a `Work`)."""
 
     __slots__ = (
-        *("_answer", "_arrived_s", "_broken", "_exchange", "_frames", "_held", "_number", "_produced"),
-        *("_request", "_server", "_submitted", "max_tokens", "prefill_left", "prompt_tokens", "reason"),
+        *("_answer", "_arrived_s", "_broken", "_cached", "_exchange", "_frames", "_held", "_number"),
+        *(
+            "_produced",
+            "_request",
+            "_server",
+            "_submitted",
+            "max_tokens",
+            "prefill_left",
+            "prompt_tokens",
+            "reason",
+        ),
     )
 
     def __init__(self, server: EngineServer, exchange: Exchange, request: ChatRequest, number: int) -> None:
@@ -140,7 +149,8 @@ class _Generation:
         self._produced = 0
         self._submitted = False
         self.prompt_tokens = request.prompt_tokens
-        self.prefill_left = float(request.prompt_tokens)
+        self._cached = round(request.prompt_tokens * server.knobs.prefix_cached_share)
+        self.prefill_left = float(request.prompt_tokens - self._cached)
         self.max_tokens, self.reason = self._length()
         self._broken = self._fate()
 
@@ -165,6 +175,7 @@ class _Generation:
         if not self._exchange.finished:
             self._submitted = True
             self._server.metrics.prompt_tokens += self.prompt_tokens
+            self._server.metrics.cached_tokens += self._cached
             self._server.scheduler.submit(self)
 
     def abandon(self) -> None:

@@ -27,6 +27,7 @@ class CardKnobs:
     step_base_ms: float = 7.8
     step_per_sequence_ms: float = 0.15
     prefill_tokens_per_s: float = 8192.0
+    prefix_cached_share: float = 0.0
     decode_slowdown: float = 1.0
     prefill_slowdown: float = 1.0
     first_token_delay_ms: float = 0.0

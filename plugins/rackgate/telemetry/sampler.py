@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Sampler", "poll_node", "polled"]
 
 _KEPT_READINGS = 200_000
+_LOOKED_THROUGH = 20_000
+_NOW_S = 5.0
 
 
 class _Lane:
@@ -101,6 +103,21 @@ class Sampler:
         answered = [lane.answered for lane in self._lanes if not lane.overdue(now_ns, self._timeout_s)]
         return min(answered, default=now_ns)
 
+    def hottest(self) -> str:
+        """Return the card that is hottest now, such as `hottest node1/gpu0 71 °C`; empty if none says."""
+        since_ns = time.perf_counter_ns() - round(_NOW_S * 1e9)
+        latest: dict[str, float] = {}
+        with self._lock:
+            for one in reversed(self._recent[-_LOOKED_THROUGH:]):
+                if one.t_ns < since_ns:
+                    break
+                if one.field == "temperature_c" and one.value is not None:
+                    latest.setdefault(one.entity, one.value)
+        if not latest:
+            return ""
+        card = max(latest, key=lambda name: latest[name])
+        return f"hottest {card} {latest[card]:.0f} °C"
+
     def start(self) -> None:
         """Begin sampling."""
         for lane in self._lanes:
@@ -108,12 +125,19 @@ class Sampler:
         self._watch.start()
 
     def stop(self) -> None:
-        """End sampling and write what is left; safe to call twice, waits for no source that hangs."""
+        """End sampling and write what is left; safe to call twice, waits for no source that hangs.
+
+        Of a signal that stayed as it was, the last moment at which it was seen is written too.
+        """
+        first = not self.stopping.is_set()
         self.stopping.set()
         deadline = time.monotonic() + self._timeout_s + 1.0
         for thread in (*(lane.thread for lane in self._lanes), self._watch):
             if thread.is_alive():
                 thread.join(timeout=max(0.0, deadline - time.monotonic()))
+        if first:
+            with self._lock:
+                self._recent += self._thinning.still(time.perf_counter_ns())
         self.flush()
 
     def take(self, readings: list[Reading]) -> None:

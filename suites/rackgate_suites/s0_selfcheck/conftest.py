@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def observation(rack_run: Run) -> Observation:
     """Offer the reference load once and compare every reported TTFT with the true one."""
     from rackgate.loadgen import measure_instrument
-    from rackgate.observation import Observation, Offer
-    from rackgate.offering import lag_limit_ms, record_load
+    from rackgate.observation import Observation
+    from rackgate.offering import lag_limit_ms, record_look
 
     load = rack_run.acceptance.loads["reference"]
     rack_run.on_progress(f"selfcheck: {load.planned_requests} requests to a reference server")
@@ -26,9 +26,8 @@ def observation(rack_run: Run) -> Observation:
         handicap=rack_run.instrument_handicap,
         seed=rack_run.seed,
     )
-    offered = (instrument.offered,) if instrument.offered is not None else ()
-    if offered:
-        record_load(rack_run, "selfcheck", Offer(load=load.name, label="reference", looks=offered))
+    if instrument.offered is not None:
+        record_look(rack_run, "selfcheck", instrument.offered)
     return Observation(
         stage="selfcheck", target=rack_run.target, instrument=instrument, lag_limit_ms=lag_limit_ms(rack_run)
     )

@@ -1,0 +1,1 @@
+"""Judges a finished run again from its evidence, with no rack."""

@@ -1,0 +1,39 @@
+"""How the workers of one load begin at the same moment: each says when it is ready, all do the same sum."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rackgate.loadgen.plan import Plan
+
+__all__ = ["meet"]
+
+_AHEAD_NS = 100_000_000
+_LOOK_EVERY_S = 0.005
+_MOMENT = struct.Struct("<q")
+
+
+async def meet(plan: Plan, stopped: Callable[[], bool]) -> int:
+    """Return the moment at which all workers begin: 100 ms after the last of them was ready.
+
+    Each appends its moment to one file; CLOCK_MONOTONIC is one clock for all processes of a machine.
+    Returns at once if the load is stopped, as it is by the parent when a worker is gone.
+    """
+    descriptor = os.open(plan.meeting, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(descriptor, _MOMENT.pack(perf_counter_ns()))
+        while not stopped():
+            said = os.pread(descriptor, _MOMENT.size * plan.workers, 0)
+            if len(said) == _MOMENT.size * plan.workers:
+                return max(int(moment) for (moment,) in _MOMENT.iter_unpack(said)) + _AHEAD_NS
+            await asyncio.sleep(_LOOK_EVERY_S)
+    finally:
+        os.close(descriptor)
+    return perf_counter_ns()

@@ -1,0 +1,136 @@
+"""What the workers of one load measured, as one: counters added, samples joined, the worst of the errors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rackgate.loadgen.offered import Counters, OfferedLoad, WorkerCost
+from rackgate.loadgen.spool import read_spool
+from rackgate.loadgen.table import SampleTable
+from rackgate.measurement import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from rackgate.loadgen.plan import Plan
+    from rackgate.loadgen.worker_process import WorkerProcess
+
+__all__ = ["merged"]
+
+_Result = dict[str, Any]
+
+
+def merged(plan: Plan, workers: Sequence[WorkerProcess], samples_path: Path, *, in_time: bool) -> OfferedLoad:
+    """Return the load that ended workers have offered; their spools become one file of samples.
+
+    If one of them died the load's reason is `died`: what the others measured is kept and is not whole.
+    """
+    table, kept, trouble = _samples(workers, samples_path)
+    results = [worker.result for worker in workers]
+    dead = [worker for worker, result in zip(workers, results, strict=True) if result is None]
+    told = [result for result in results if result is not None]
+    counters = _counters(told)
+    rows = 0 if table is None else len(table.measured)
+    reason, detail = None, ""
+    if dead:
+        reason, detail = Reason.DIED, _who_died(dead, len(workers))
+    elif trouble:
+        reason, detail = Reason.DIED, trouble
+    elif rows != counters.scheduled:
+        reason = Reason.DIED
+        detail = f"{counters.scheduled} requests were scheduled but {rows} samples kept"
+    elif not in_time:
+        reason, detail = Reason.TIMEOUT, "the load was ended at the caller's limit"
+    return OfferedLoad(
+        load=plan.load,
+        label=plan.label,
+        engines=tuple(endpoint.entity for endpoint in plan.endpoints),
+        samples=table,
+        samples_path=samples_path if kept else None,
+        **_moments(told),
+        peak_in_flight=_peak(told, table),
+        counters=Counters() if dead else counters,
+        workers=tuple(_cost(worker, result) for worker, result in zip(workers, results, strict=True)),
+        reason=reason,
+        detail=detail,
+    )
+
+
+def _who_died(dead: Sequence[WorkerProcess], count: int) -> str:
+    words = "; ".join(worker.last_words() for worker in dead)
+    return words if count == 1 else f"{len(dead)} of {count} workers: {words}"
+
+
+def _counters(results: Sequence[_Result]) -> Counters:
+    outcomes: Counter[str] = Counter()
+    for result in results:
+        outcomes.update(result["outcomes"])
+    return Counters(
+        **{name: sum(result[name] for result in results) for name in ("scheduled", "started", "dropped")},
+        outcomes=dict(outcomes),
+    )
+
+
+def _moments(results: Sequence[_Result]) -> Mapping[str, Any]:
+    if not results:
+        return {}
+    lags = [lag for result in results if (lag := result["loop_lag_p99_ms"]) is not None]
+    return {
+        "start_ns": min(result["start_ns"] for result in results),
+        "end_ns": max(result["end_ns"] for result in results),
+        "steady_start_ns": min(result["steady_start_ns"] for result in results),
+        "steady_end_ns": max(result["steady_end_ns"] for result in results),
+        "cpu_s": sum(result["cpu_s"] for result in results),
+        "loop_lag_p99_ms": max(lags, default=None),
+    }
+
+
+def _peak(results: Sequence[_Result], table: SampleTable | None) -> int:
+    """Return the most requests in flight at once; of several workers by the moments of their samples."""
+    if len(results) < 2 or table is None:
+        return max((int(result["peak_in_flight"]) for result in results), default=0)
+    sent, done = (np.asarray(table.column(name), dtype=float) for name in ("sent_ns", "done_ns"))
+    there = ~(np.isnan(sent) | np.isnan(done))
+    moments = np.concatenate([sent[there], done[there]])
+    steps = np.concatenate([np.ones(int(there.sum())), -np.ones(int(there.sum()))])
+    order = np.lexsort((steps, moments))
+    return int(np.cumsum(steps[order]).max(initial=0))
+
+
+def _cost(worker: WorkerProcess, result: _Result | None) -> WorkerCost:
+    told = result or {}
+    return WorkerCost(
+        worker=worker.plan.worker,
+        scheduled=int(told.get("scheduled", 0)),
+        cpu_s=float(told.get("cpu_s", 0.0)),
+        loop_lag_p99_ms=told.get("loop_lag_p99_ms"),
+        died=result is None,
+    )
+
+
+def _samples(workers: Sequence[WorkerProcess], path: Path) -> tuple[SampleTable | None, bool, str]:
+    """Return the samples, whether they are kept as Parquet, and what went wrong."""
+    spools = [worker.spool for worker in workers if worker.spool.exists()]
+    if not spools:
+        return None, False, ""
+    origin = workers[0].plan.load.origin
+    try:
+        tables = [SampleTable.from_samples(list(read_spool(spool)), origin) for spool in spools]
+        table = tables[0] if len(tables) == 1 else _by_schedule(SampleTable.concat(tables))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        return None, False, f"the samples cannot be read: {error!r}"
+    try:
+        table.write(path)
+        for spool in spools:
+            spool.unlink()
+    except (OSError, ValueError) as error:
+        return table, False, f"the samples cannot be kept: {error}"
+    return table, True, ""
+
+
+def _by_schedule(table: SampleTable) -> SampleTable:
+    return table.where(np.argsort(np.asarray(table.column("scheduled_ns")), kind="stable"))
