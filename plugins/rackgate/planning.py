@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rackgate.host_rows import HOST_METRICS, why_not_asked
 from rackgate.slo import STAGES, Check, Scope, Slo
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONDITIONS",
-    "HOST_METRICS",
     "entities_of",
     "members_of",
     "not_asked",
@@ -24,14 +24,6 @@ __all__ = [
 
 CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel")
 """What a row's `applies_to` may ask."""
-
-HOST_METRICS = frozenset(
-    {
-        *("clock_offset_s", "host_failures", "host_outliers", "host_warnings"),
-        *("xids_failed", "xids_since_boot", "xids_warned"),
-    }
-)
-"""What is asked of a node's own host, and only where the target gives a way into it."""
 
 _LEAST_PEERS = 3
 _VANTAGES = ("endpoint", "tenant", "operator")
@@ -121,19 +113,14 @@ def _unused(row: Slo, entity: str, target: Target) -> str:
 
     Of a node, say that its host cannot be asked from here, where the row is about its host.
     """
-    if row.metric in HOST_METRICS and row.scope is Scope.NODE:
-        return _host_closed(row.metric, entity, target)
+    if row.metric in HOST_METRICS and row.scope in (Scope.NODE, Scope.CARD):
+        why = why_not_asked(row, entity, target)
+        if why or row.scope is Scope.NODE:
+            return why
     used = {card for engine in target.engines for card in engine.cards}
     if row.load is None or row.scope is not Scope.CARD or not used or entity in used:
         return ""
     return "declared: no engine of the target uses this card"
-
-
-def _host_closed(metric: str, entity: str, target: Target) -> str:
-    access = next((node.access for node in target.nodes if node.name == entity), None)
-    if access is None or access.reaches_host or (metric.startswith("xids_") and access.kernel_log):
-        return ""
-    return f"target {target.name} declares no way into the host of {entity} ([node.telemetry] local or ssh)"
 
 
 def _looked_for_on(row: Slo, target: Target) -> tuple[str, ...]:

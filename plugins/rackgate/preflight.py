@@ -8,16 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.telemetry.card_probes import (
-    CARD_PROBES,
-    probe_events,
-    probe_fabric,
-    probe_hosts,
-    probe_readings,
-)
+from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
+from rackgate.telemetry.driver_probes import probe_domains, probe_driver
+from rackgate.telemetry.inventory_probes import probe_holders, probe_listing, probe_pins
+from rackgate.telemetry.node_probes import probe_events, probe_hosts
 from rackgate.telemetry.reading import REQUIRED
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from rackgate.engine import LaunchFailed
     from rackgate.engines.probe import EngineProbe
     from rackgate.site import Site
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from rackgate.telemetry.assembly import TelemetryPlan
     from rackgate.telemetry.host import Fact
     from rackgate.telemetry.reading import Reading
+    from rackgate.telemetry.smi_inventory import ListedCard
     from rackgate.telemetry.source import Source
 
 __all__ = ["probe_cards", "probe_engines", "probe_gateway", "probe_nodes"]
@@ -118,12 +118,14 @@ def probe_cards(target: Target) -> Probes:
     plan, found = plan_of(target), {}
     with ThreadPoolExecutor(max_workers=16) as pool:
         looks = pool.map(lambda node: _best_poll(card_source_of(node, plan)), target.nodes)
-        for node, readings in zip(target.nodes, looks, strict=True):
+        for node, (readings, listed) in zip(target.nodes, looks, strict=True):
+            first = next((one for one in readings if one.value is None), None)
+            why = (first.reason or Reason.ABSENT, first.detail) if first else (Reason.ABSENT, "no answer")
+            found.update(probe_listing(node, listed, why))
             for card in node.cards:
                 mine = [one for one in readings if one.entity == card.name] or _silent(node, card)
                 found.update(_card_measurements(card.name, mine))
                 found.update(_soundness(card.name, mine))
-            found.update(probe_fabric(readings, {card.name: node.name for card in node.cards}))
     return found
 
 
@@ -147,8 +149,11 @@ def _soundness(card: str, readings: list[Reading]) -> Probes:
     return found
 
 
-def probe_nodes(target: Target) -> Probes:
-    """Return what the host of each node that can be asked says of itself, and its kernel's log."""
+def probe_nodes(target: Target, own_groups: Collection[int] = ()) -> Probes:
+    """Return what the host of each node that can be asked says of itself, and its kernel's log.
+
+    `own_groups` are the process groups of engines that this run started on this machine.
+    """
     from rackgate.telemetry.assembly import plan_of
 
     plan = plan_of(target)
@@ -159,6 +164,10 @@ def probe_nodes(target: Target) -> Probes:
             found.update(events)
             if known is not None:
                 facts[node.name] = known
+                found |= probe_pins(node, known, {})
+                found |= probe_holders(node, known["driver_answer"], own_groups)
+                found |= probe_driver(node, known)
+    found |= probe_domains(target.nodes, facts)
     return found | probe_hosts(facts, {node.name: len(node.cards) for node in target.nodes})
 
 
@@ -182,9 +191,13 @@ def _look_into(node: Node, plan: TelemetryPlan) -> tuple[Node, dict[str, Fact] |
     return node, known, events
 
 
-def _best_poll(source: Source) -> list[Reading]:
-    """Poll until the source answers, at most three times: one lost scrape is no lost card."""
+def _best_poll(source: Source) -> tuple[list[Reading], tuple[ListedCard, ...] | None]:
+    """Poll until the source answers, at most three times: one lost scrape is no lost card.
+
+    Returns the readings and every card that the source lists, None if it does not say.
+    """
     from rackgate.telemetry.sampler import polled
+    from rackgate.telemetry.source import ListsCards
 
     readings = polled(source)
     for _ in range(_POLLS - 1):
@@ -192,8 +205,9 @@ def _best_poll(source: Source) -> list[Reading]:
             break
         time.sleep(0.2)
         readings = polled(source) or readings
+    listed = source.listed() if isinstance(source, ListsCards) else None
     source.close()
-    return readings
+    return readings, listed
 
 
 def _card_measurements(card: str, readings: list[Reading]) -> Probes:

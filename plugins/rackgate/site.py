@@ -27,6 +27,14 @@ class Site:
     engines: Mapping[str, Engine]
     failures: Mapping[str, LaunchFailed] = field(default_factory=dict)
 
+    @property
+    def process_groups(self) -> frozenset[int]:
+        """Process groups of the engines that this run started as processes of this machine."""
+        from rackgate.engines.launchers.engine_process import EngineProcess
+
+        handles = (engine.handle for engine in self.engines.values())
+        return frozenset(handle.pid for handle in handles if isinstance(handle, EngineProcess))
+
     def qualified(self, run: Run, stage: str) -> list[Engine]:
         """Return the engines that came up and are not quarantined before `stage`."""
         out = run.ledger.quarantined(stage)

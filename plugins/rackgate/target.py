@@ -13,6 +13,7 @@ __all__ = [
     "BatchSystem",
     "Card",
     "EngineSpec",
+    "Expect",
     "Gateway",
     "Member",
     "NoCards",
@@ -29,14 +30,35 @@ GRADES = ("simulated", "unproven", "cpu", "accelerator")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One accelerator. `name` is `NODE/gpuINDEX`, the entity in checks and records."""
+    """One accelerator. `name` is `NODE/gpuINDEX`, the entity in checks and records.
+
+    `pci` is its PCI address as `0000:1b:00.0`: by it the kernel's messages are told to be this card's.
+    """
 
     name: str
     node: str
     index: int
     uuid: str | None = None
     serial: str | None = None
+    pci: str | None = None
     sku: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expect:
+    """What a node was ordered with. `pins` are exact versions by name, `firmware` by Redfish's id.
+
+    `processes` names the programs that may hold a card, `nvlinks` the links of a card, `fabric` says
+    that all cards are in one NVLink domain, `mig` is the number of MIG instances of a card. None is
+    not agreed.
+    """
+
+    pins: Mapping[str, str] = field(default_factory=dict)
+    firmware: Mapping[str, str] = field(default_factory=dict)
+    processes: tuple[str, ...] = ()
+    nvlinks: int | None = None
+    fabric: bool = False
+    mig: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +82,7 @@ class NodeAccess:
 
     `cards` says where its cards' signals come from, None for the exporter if one is declared. `ssh` is
     what one would give to `ssh`, `local` says that the node is this machine, `sudo` that `sudo -n` may
-    be tried. `root` is a folder that stands in for the machine.
+    be tried. `root` is a folder that stands in for the machine; a bare name is one that ships.
     """
 
     cards: str | None = None
@@ -85,6 +107,7 @@ class Node:
     cards: tuple[Card, ...] = ()
     exporter_url: str | None = None
     access: NodeAccess = field(default_factory=NodeAccess)
+    expect: Expect = field(default_factory=Expect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

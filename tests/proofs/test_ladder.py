@@ -63,7 +63,7 @@ def test_a_host_root_stands_in_for_every_host_and_is_no_hardware(run_ladder):
     outcome = run_ladder("--rack-stage=preflight", f"--rack-host-root={root}")
     assert 1 == outcome.exit_status
     assert {"simulated"} == {outcome.end["grade"]}
-    for name in ("host_failures", "clock_offset", "xids_since_boot"):
+    for name in ("host_module", "clock_offset", "xids_since_boot"):
         found = outcome.verdicts(f"preflight.{name}")
         assert {"node1": "FAIL", "node2": "FAIL"} == {node: one["verdict"] for node, one in found.items()}
 

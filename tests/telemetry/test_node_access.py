@@ -98,17 +98,21 @@ def test_a_prometheus_makes_its_source_possible():
     assert (rack.prometheus_url, rack.ssh_config) == ("http://p:9090", "ssh.conf")
 
 
-@pytest.mark.parametrize("metric", ["clock_offset_s", "host_failures", "xids_since_boot"])
+@pytest.mark.parametrize("metric", ["clock_offset_s", "host_module", "xids_since_boot"])
 def test_a_row_about_the_host_is_asked_only_where_the_target_opens_it(metric):
     why = "target rack declares no way into the host of n1 ([node.telemetry] local or ssh)"
-    assert absent(target(), metric) == [why]
-    assert absent(target({"local": True}), metric) == [""]
+    assert absent(target(cards=1), metric) == [why]
+    assert absent(target({"local": True}, cards=1), metric) == [""]
+
+
+def test_a_node_without_cards_has_no_driver_to_look_at():
+    assert absent(target({"local": True}), "host_driver") == ["target rack declares no cards of n1"]
 
 
 def test_a_kernel_log_alone_answers_for_xids():
     rack = target({"kernel_log": "/var/log/kern.log"})
     assert absent(rack, "xids_since_boot") == [""]
-    assert absent(rack, "host_failures") != [""]
+    assert absent(rack, "host_driver") != [""]
 
 
 def test_nodes_are_compared_only_where_there_are_two():
@@ -126,9 +130,9 @@ def test_preflight_reads_a_host_and_its_kernel_log():
     access = [NodeAccess(root=str(ROOTS / name)) for name in ("healthy", "neglected")]
     nodes = tuple(replace(node, access=one) for node, one in zip(rack.nodes, access, strict=True))
     found = probe_nodes(replace(rack, nodes=nodes))
-    names = ("host_failures", "host_outliers", "clock_offset_s", "xids_since_boot")
-    assert [found[name, "n1"].value for name in names] == [0.0, 0.0, pytest.approx(12e-6), 0.0]
-    assert [found[name, "n2"].value for name in names] == [3.0, 3.0, 0.25, 1.0]
+    names = ("host_module", "host_driver", "host_cuda", "clock_offset_s", "xids_since_boot")
+    assert [found[name, "n1"].value for name in names] == [0.0, 0.0, 0.0, pytest.approx(12e-6), 0.0]
+    assert [found[name, "n2"].value for name in names] == [1.0, 1.0, 2.0, 0.25, 2.0]
 
 
 def test_a_node_that_is_not_opened_is_not_looked_into():
@@ -155,7 +159,7 @@ def test_preflight_reads_cards_from_the_source_that_the_target_names(tmp_path):
     folder = tmp_path / "commands"
     folder.mkdir()
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", " ".join(asked.argv))[:120]
-    text = ", ".join(["0", "GPU-0", "Disabled", "0x0", *words.values()]) + "\n"
+    text = ", ".join(["0", "GPU-0", "00000000:1B:00.0", "[N/A]", "Disabled", "0x0", *words.values()]) + "\n"
     (folder / f"{name}.txt").write_text(text)
     found = probe_cards(replace(rack, nodes=(node,)))
     assert [found["card_present", f"n1/gpu{index}"].value for index in (0, 1)] == [1.0, 0.0]

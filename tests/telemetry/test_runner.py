@@ -13,12 +13,20 @@ from rackgate.telemetry.runner import Command, LocalRunner, RootRunner
 from rackgate.verdict import Verdict
 
 
+def smi(**changes):
+    """One card as `nvidia-smi -q -x` prints it."""
+    known = {"persistence_mode": "Enabled", "compute_mode": "Default", **changes}
+    card = "".join(f"<{name}>{text}</{name}>" for name, text in known.items())
+    versions = "<driver_version>580.82.07</driver_version><cuda_version>13.0</cuda_version>"
+    return f'<nvidia_smi_log>{versions}<gpu id="00000000:1B:00.0">{card}</gpu></nvidia_smi_log>\n'
+
+
 def machine(root, **changes):
     """Write a machine with one healthy driver below a folder."""
     files = {
         "proc/sys/kernel/osrelease": "6.8.0-60-generic\n",
         "proc/sys/kernel/random/boot_id": "11111111-2222\n",
-        "proc/modules": "nvidia 1234 0 - Live 0x0 (POE)\nnvidia_peermem 12 0 - Live 0x0\n",
+        "proc/modules": "nvidia 12 0 - Live 0x0 (POE)\nnvidia_uvm 1 0 -\nnvidia_peermem 1 0 -\n",
         "proc/driver/nvidia/version": (
             "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release\n"
         ),
@@ -27,7 +35,9 @@ def machine(root, **changes):
         "etc/os-release": 'PRETTY_NAME="Ubuntu 24.04.2 LTS"\n',
         "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
         "sys/class/infiniband/mlx5_0/ports/1/rate": "400 Gb/sec (4X NDR)\n",
-        "commands/ldconfig_-p.txt": "\tlibnvidia-ml.so.580.82.07 (libc6,x86-64) => /usr/lib/x\n",
+        "commands/nvidia-smi_-q_-x.txt": smi(),
+        "commands/docker_info_--format_json_.Runtimes_.txt": '{"nvidia":{},"runc":{}}\n',
+        "commands/lspci_-vv.txt": "\t\tACSCtl:\tSrcValid- TransBlk-\n",
         "commands/modinfo_-F_version_nvidia.txt": "580.82.07\n",
         "commands/df_-B1_--output_size_dev_shm.txt": "      1B-blocks\n1082331758592\n",
         "commands/chronyc_-c_tracking.txt": "A,10.0.0.1,3,1,-0.000012,0,0,0,0,0,0,0,64.2,Normal\n",
@@ -60,10 +70,89 @@ def test_a_healthy_host_has_every_fact_it_can_have_and_no_finding(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"proc/modules": "nouveau 1 0 - Live 0x0\n"}, [("module", Verdict.FAIL), ("module", Verdict.FAIL)]),
-        ({"commands/ldconfig_-p.txt": "\tlibnvidia-ml.so.580.95 (libc6)\n"}, [("driver", Verdict.FAIL)]),
+        (
+            {"proc/modules": "nouveau 1 0 - Live 0x0\nnvidia_peermem 1 0 - Live 0x0\n"},
+            [("module", Verdict.FAIL), ("module", Verdict.FAIL)],
+        ),
+        (
+            {
+                "proc/modules": "nvidia_peermem 1 0 - Live 0x0\n",
+                "commands/mokutil_--sb-state.txt": "SecureBoot enabled\n",
+            },
+            [("module", Verdict.FAIL)],
+        ),
+        (
+            {"commands/dkms_status.txt": "nvidia/580.82.07, 6.5.0-1, x86_64: installed\n"},
+            [("module", Verdict.WARN)],
+        ),
+        ({"commands/dkms_status.txt": "nvidia/580.82.07: added\n"}, [("module", Verdict.WARN)]),
+        (
+            {
+                "commands/mokutil_--sb-state.txt": "SecureBoot enabled\n",
+                "commands/modinfo_-F_signer_nvidia.txt": "\n",
+            },
+            [("module", Verdict.WARN)],
+        ),
+        (
+            {
+                "commands/nvidia-smi_-q_-x.txt": (
+                    "exit 18\nFailed to initialize NVML: Driver/library version mismatch\n"
+                    "NVML library version: 580.95\n"
+                )
+            },
+            [("driver", Verdict.FAIL), ("cuda", Verdict.UNKNOWN)],
+        ),
+        (
+            {
+                "commands/nvidia-smi_-q_-x.txt": "exit 9\nNVIDIA-SMI has failed because it "
+                "couldn't communicate with the NVIDIA driver.\n"
+            },
+            [("driver", Verdict.FAIL), ("cuda", Verdict.UNKNOWN)],
+        ),
+        ({"commands/nvidia-smi_-q_-x.txt": None}, [("driver", Verdict.UNKNOWN), ("cuda", Verdict.UNKNOWN)]),
+        (
+            {"commands/nv-fabricmanager_--version.txt": "Fabric Manager version is : 575.57.08\n"},
+            [("driver", Verdict.FAIL)],
+        ),
+        (
+            {
+                "commands/systemctl_is-active_nvidia-fabricmanager_nvidia-persistenced_nvidia-imex.txt": (
+                    "exit 3\nfailed\nactive\ninactive\n"
+                )
+            },
+            [("driver", Verdict.FAIL)],
+        ),
+        (
+            {
+                "commands/systemctl_is-active_nvidia-fabricmanager_nvidia-persistenced_nvidia-imex.txt": (
+                    "exit 3\ninactive\ninactive\ninactive\n"
+                ),
+                "commands/nv-fabricmanager_--version.txt": "Fabric Manager version is : 580.82.07\n",
+                "commands/nvidia-smi_-q_-x.txt": smi(persistence_mode="Disabled"),
+            },
+            [("driver", Verdict.WARN), ("driver", Verdict.WARN)],
+        ),
+        ({"proc/modules": "nvidia 12 0 - Live 0x0\nnvidia_peermem 1 0 -\n"}, [("cuda", Verdict.FAIL)]),
+        ({"commands/nvidia-smi_-q_-x.txt": smi(compute_mode="Prohibited")}, [("cuda", Verdict.FAIL)]),
+        ({"commands/nvidia-smi_-q_-x.txt": smi(compute_mode="Exclusive_Process")}, [("cuda", Verdict.WARN)]),
+        ({"commands/docker_info_--format_json_.Runtimes_.txt": '{"runc":{}}\n'}, [("runtime", Verdict.FAIL)]),
+        (
+            {
+                "commands/docker_info_--format_json_.Runtimes_.txt": '{"runc":{}}\n',
+                "etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\n",
+            },
+            [],
+        ),
+        (
+            {"commands/docker_info_--format_json_.Runtimes_.txt": "exit 1\npermission denied\n"},
+            [("runtime", Verdict.UNKNOWN)],
+        ),
+        ({"commands/docker_info_--format_json_.Runtimes_.txt": None}, []),
+        ({"commands/lspci_-vv.txt": "\t\tACSCtl:\tSrcValid+ TransBlk-\n"}, [("network", Verdict.FAIL)]),
+        ({"commands/lspci_-vv.txt": "\tCapabilities: <access denied>\n"}, [("network", Verdict.UNKNOWN)]),
+        ({"proc/modules": "nvidia 12 0 - Live 0x0\nnvidia_uvm 1 0 -\n"}, [("network", Verdict.WARN)]),
         ({"commands/modinfo_-F_version_nvidia.txt": "590.44.01\n"}, [("driver", Verdict.WARN)]),
-        ({"commands/df_-B1_--output_size_dev_shm.txt": "x\n67108864\n"}, [("container", Verdict.WARN)]),
+        ({"commands/df_-B1_--output_size_dev_shm.txt": "x\n67108864\n"}, [("runtime", Verdict.WARN)]),
         (
             {"proc/self/limits": "Max locked memory         65536   65536  bytes\n"},
             [("network", Verdict.WARN)],

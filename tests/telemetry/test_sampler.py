@@ -124,7 +124,7 @@ def test_a_slow_counter_reaches_back_to_its_last_value(tmp_path):
         value = 5.0 if second < 12 else 9.0
         sampler.take([reading(value, "pcie_replays", t_ns=second * SECOND)])
     kept = sampler.window(0, 20 * SECOND).series("n1/gpu0", "pcie_replays")
-    assert list(kept.t_ns // SECOND) == [0, 5, 10, 12, 17, 19]
+    assert list(kept.t_ns // SECOND) == [0, 5, 10, 11, 12, 17, 19]
     series = sampler.window(11 * SECOND, 14 * SECOND).series("n1/gpu0", "pcie_replays")
     assert series.values[-1] - series.values[0] == 4.0
 
@@ -136,6 +136,23 @@ def test_an_unchanged_counter_is_known_to_the_end_of_a_short_window(tmp_path):
     series = sampler.window(SECOND, 2 * SECOND).series("n1/gpu0", "pcie_replays")
     assert list(series.t_ns) == [0, round(2.15 * SECOND)]
     assert list(series.values) == [5.0, 5.0]
+
+
+def test_an_unchanged_counter_that_is_written_again_after_a_window_was_so_at_its_end():
+    thinning = Thinning()
+    for at_s in (0, 1, 2, 3, 4, 5):  # written at 0 and again at 5
+        thinning.keep([reading(7.0, "pcie_replays", t_ns=at_s * SECOND)])
+    assert [(one.value, one.t_ns) for one in thinning.still(3 * SECOND)] == [(7.0, 3 * SECOND)]
+    thinning.keep([reading(8.0, "pcie_replays", t_ns=6 * SECOND)])
+    assert thinning.still(3 * SECOND) == []
+
+
+def test_a_counter_that_changes_is_kept_as_it_was_until_then():
+    thinning = Thinning()
+    kept = []
+    for at_s, value in ((0, 7.0), (1, 7.0), (2, 7.0), (3, 9.0), (4, 10.0)):
+        kept += thinning.keep([reading(value, "pcie_replays", t_ns=at_s * SECOND)])
+    assert [(one.value, one.t_ns // SECOND) for one in kept] == [(7.0, 0), (7.0, 2), (9.0, 3), (10.0, 4)]
 
 
 def test_an_optional_field_without_a_value_is_said_now_and_then():

@@ -24,12 +24,14 @@ def add_parser(commands: Any) -> None:
 def describe_checks() -> dict[str, Any]:
     """Return every shipped check with its proofs, and the three numbers of the summary.
 
-    A check is proven when a scenario makes it FAIL (`fail_proven`), and another, or the same, makes it
-    UNKNOWN because of its own input (`unknown_proven`); the project's tests run every one of them.
+    A check is proven when a scenario makes it FAIL, or WARN if that is the row's severity
+    (`fail_proven`), and another, or the same, makes it UNKNOWN because of its own input
+    (`unknown_proven`); the project's tests run every one of them.
     """
     from rackgate.config.acceptance_file import PROFILES, load_acceptance
     from rackgate.metrics.shipped import register_metrics
     from rackgate.registry import Registry
+    from rackgate.slo import Severity
 
     registry = Registry()
     register_metrics(registry.add_metric)
@@ -54,7 +56,7 @@ def describe_checks() -> dict[str, Any]:
             "load": row.load,
             "profiles": profiles[row.id],
             "source": row.source,
-            "fails_in": proofs.get((row.id, "FAIL"), []),
+            "fails_in": proofs.get((row.id, "WARN" if row.severity is Severity.WARN else "FAIL"), []),
             "unknown_in": proofs.get((row.id, "UNKNOWN"), []),
         }
         for row in rows.values()

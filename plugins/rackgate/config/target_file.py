@@ -14,6 +14,7 @@ from rackgate.config.target_contradictions import contradictions
 from rackgate.config.target_tables import (
     About,
     EngineTable,
+    ExpectTable,
     NodeTable,
     RedfishTable,
     TargetFile,
@@ -48,7 +49,7 @@ def parse_target(data: Mapping[str, Any], file: str, launchers: Mapping[str, Che
     problems += [f"{file}: {problem}" for problem in contradictions(written, launchers)]
     if parsed is None or problems:
         raise ConfigError(problems)
-    nodes = tuple(_node(table) for table in parsed.node)
+    nodes = tuple(_node(table, parsed.expect) for table in parsed.node)
     model = parsed.target.model or ""
     engines = tuple(_engine(table, model) for table in parsed.engine)
     return nouns.Target(
@@ -106,11 +107,26 @@ def _grade(about: About, engines: tuple[nouns.EngineSpec, ...]) -> str:
     return "cpu" if all(engine.pool == "cpu" for engine in engines) else "accelerator"
 
 
-def _node(table: NodeTable) -> nouns.Node:
+def _expect(rack: ExpectTable, own: ExpectTable) -> nouns.Expect:
+    """Return what a node was ordered with: its own words before those for all nodes."""
+    given = {**rack.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)}
+    others = ("firmware", "processes", "nvlinks", "fabric", "mig")
+    return nouns.Expect(
+        pins={name: value for name, value in given.items() if name not in others and value is not None},
+        firmware={**rack.firmware, **own.firmware},
+        processes=tuple(given.get("processes", ())),
+        nvlinks=given.get("nvlinks"),
+        fabric=bool(given.get("fabric")),
+        mig=given.get("mig"),
+    )
+
+
+def _node(table: NodeTable, rack: ExpectTable) -> nouns.Node:
     return nouns.Node(
         name=table.name,
         exporter_url=table.exporter,
         access=_access(table),
+        expect=_expect(rack, table.expect),
         cards=tuple(
             nouns.Card(
                 name=f"{table.name}/gpu{card.index}",
@@ -118,6 +134,7 @@ def _node(table: NodeTable) -> nouns.Node:
                 index=card.index,
                 uuid=card.uuid,
                 serial=card.serial,
+                pci=card.pci,
                 sku=card.sku or table.sku,
             )
             for card in table.listed

@@ -15,6 +15,7 @@ __all__ = [
     "UNREAD",
     "About",
     "EngineTable",
+    "ExpectTable",
     "NodeTable",
     "RedfishTable",
     "TargetFile",
@@ -47,6 +48,19 @@ def http_url(value: str) -> str:
 
 Url = Annotated[str, AfterValidator(http_url)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+
+
+def pci_address(value: str) -> str:
+    """Return a PCI address in our spelling; raises `ValueError` if it is none."""
+    from rackgate.telemetry.pci import canonical_pci
+
+    address = canonical_pci(value)
+    if address is None:
+        raise ValueError("must be a PCI address, such as 0000:1b:00.0")
+    return address
+
+
+Pci = Annotated[str, AfterValidator(pci_address)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -70,7 +84,27 @@ class CardTable(_Table):
     index: int = Field(ge=0)
     uuid: str | None = None
     serial: str | None = None
+    pci: Pci | None = None
     sku: str | None = None
+
+
+class ExpectTable(_Table):
+    """`[expect]` for all nodes, `[node.expect]` for one: what they were ordered with."""
+
+    driver: str | None = None
+    cuda: str | None = None
+    kernel: str | None = None
+    os: str | None = None
+    fabric_manager: str | None = None
+    container_toolkit: str | None = None
+    nic_firmware: str | None = None
+    vbios: str | None = None
+    part: str | None = None
+    firmware: dict[str, str] = {}
+    processes: list[str] = []
+    nvlinks: int | None = Field(default=None, ge=0)
+    fabric: bool | None = None
+    mig: int | None = Field(default=None, ge=0)
 
 
 class NodeTelemetryTable(_Table):
@@ -111,6 +145,7 @@ class NodeTable(_Table):
     exporter: Url | None = None
     telemetry: NodeTelemetryTable | None = None
     redfish: RedfishTable | None = None
+    expect: ExpectTable = ExpectTable()
 
     @property
     def listed(self) -> list[CardTable]:
@@ -164,6 +199,7 @@ class TargetFile(_Table):
     batch: BatchTable | None = None
     prices: PricesTable | None = None
     telemetry: TelemetryTable | None = None
+    expect: ExpectTable = ExpectTable()
 
 
 def readable(data: Mapping[str, Any]) -> TargetFile:

@@ -6,7 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.telemetry.card_probes import probe_events, probe_fabric, probe_hosts, probe_readings
+from rackgate.telemetry.card_probes import probe_readings
+from rackgate.telemetry.driver_probes import probe_domains, probe_driver
+from rackgate.telemetry.inventory_probes import probe_holders, probe_pins
+from rackgate.telemetry.node_probes import probe_events, probe_hosts
 
 if TYPE_CHECKING:
     from rackgate.doctor.examination import Examination
@@ -22,13 +25,17 @@ def measured_now(seen: Examination) -> Probes:
     """Return measurements by (metric, entity), as far as the examination goes."""
     nodes = {node.name: node for node in seen.target.nodes}
     found: Probes = probe_hosts(seen.facts, {name: len(node.cards) for name, node in nodes.items()})
+    for name, facts in seen.facts.items():
+        if facts:
+            found |= probe_driver(nodes[name], facts) | probe_pins(nodes[name], facts, {})
+            found |= probe_holders(nodes[name], facts["driver_answer"])
+    found |= probe_domains(seen.target.nodes, seen.facts)
     books = {name: book for name, (book, _) in seen.logs.items()}
     problems = {name: problem for name, (_, problem) in seen.logs.items()}
     found |= probe_events(books, problems, time.perf_counter_ns())
     for name, readings in seen.readings.items():
         for card in nodes[name].cards:
             found |= _card(card, readings)
-        found |= probe_fabric(readings, {card.name: name for card in nodes[name].cards})
     for name, readings in seen.chassis.items():
         found |= probe_readings(readings, [name])
     for entity, engine in seen.engines.items():

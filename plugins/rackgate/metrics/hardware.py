@@ -16,6 +16,7 @@ from rackgate.statistics.series import (
     throttle_time_s,
     time_weighted_mean,
 )
+from rackgate.telemetry.card_checks import THROTTLE_COUNTERS, throttle_by_counters_s
 
 if TYPE_CHECKING:
     from rackgate.metrics.metric import MeasureFunction, Register
@@ -27,6 +28,8 @@ __all__ = ["POWER", "power_w", "register_metrics"]
 
 POWER = "card:energy_j|card:power_w"
 """What the power of a card is made from."""
+
+_THROTTLE = "|".join(f"card:{name}" for name in ("clock_event_reasons", *THROTTLE_COUNTERS))
 
 
 def temperature_c(observation: Observation, slo: Slo, entity: str) -> Measurement:
@@ -49,7 +52,11 @@ def power_w(observation: Observation, slo: Slo, entity: str) -> Measurement:
 
 
 def throttle_time(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """Time in which clock_event_reasons & 0xE8 is not zero: slowed by heat, hardware or power brake."""
+    """Time slowed by heat, hardware or power brake (clock_event_reasons & 0xE8).
+
+    By the driver's own counters where they are read, which see what lies between two samples; else the
+    time of the samples in which a bit of the mask stands.
+    """
     return _worst(observation, slo, entity, _throttle)
 
 
@@ -129,6 +136,11 @@ def _throttle(observation: Observation, slo: Slo, card: str) -> Measurement:
     if isinstance(found, Measurement):
         return found
     series, start, end = found
+    if observation.telemetry is not None:
+        counted = throttle_by_counters_s(observation.telemetry, card, start, end)
+        if counted.value is not None:
+            detail = f"by the driver's counters{': ' if counted.detail else ''}{counted.detail}"
+            return _value(slo, card, counted.value, counted.count, detail)
     seen = throttle_time_s(
         series.t_ns, series.values, start_ns=start, end_ns=end, gap_limit_s=observation.sample_gap_s
     )
@@ -192,7 +204,7 @@ def register_metrics(register: Register) -> None:
     for name, unit, function, needed in (
         ("temperature_c", "°C", temperature_c, "card:temperature_c"),
         ("power_w", "W", power_w, POWER),
-        ("throttle_time_s", "s", throttle_time, "card:clock_event_reasons"),
+        ("throttle_time_s", "s", throttle_time, _THROTTLE),
         ("energy_per_output_token_j", "J/tok", energy_per_output_token_j, POWER),
     ):
         register(

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.metric import ONE_VALUE
-from rackgate.telemetry.card_probes import CARD_PROBES, NODE_PROBES
+from rackgate.telemetry.card_probes import CARD_PROBES
+from rackgate.telemetry.driver_probes import DRIVER_PROBES
 from rackgate.telemetry.host import FACTS
+from rackgate.telemetry.inventory_probes import CARD_HOLDERS, NODE_INVENTORY
+from rackgate.telemetry.node_probes import HOST_STEPS, NODE_PROBES
 from rackgate.telemetry.reading import CARD_FIELDS, CHASSIS_FIELDS, REQUIRED
 
 if TYPE_CHECKING:
@@ -60,10 +63,17 @@ _INPUTS = {
     "telemetry_coverage": tuple(f"card:{name}" for name in REQUIRED),
     "pcie_width_lost": ("card:pcie_width", "card:pcie_width_max"),
     "memory_in_use_mib": ("card:memory_used_mib",),
-    "fabric_outside": ("card:fabric_state",),
-    "host_failures": ("host:kernel", "host:nvidia_loaded"),
-    "host_warnings": ("host:kernel", "host:nvidia_loaded"),
-    "host_outliers": ("host:kernel",),
+    "recovery_action": ("card:recovery_action|host:driver_answer",),
+    "fabric_outside": ("host:driver_answer",),
+    "undeclared_cards": ("card",),
+    **dict.fromkeys((*CARD_HOLDERS, *DRIVER_PROBES), ("host:driver_answer",)),
+    "identity_differences": ("card",),
+    "nvlinks_lost": ("host:nvlinks",),
+    "pins_differing": ("host:kernel",),
+    **dict.fromkeys((*HOST_STEPS, "host_warnings", "host_outliers"), ("host:kernel",)),
+    "host_module": ("host:kernel", "host:nvidia_loaded"),
+    "host_driver": ("host:kernel", "host:driver_module", "host:driver_library"),
+    "host_cuda": ("host:kernel", "host:cuda"),
     "xids_since_boot": ("kernel_log",),
 }
 
@@ -119,7 +129,8 @@ def _count(name: str, attribute: str, definition: str) -> MeasureFunction:
 
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
-    for name, (unit, definition) in (_PROBES | CARD_PROBES | NODE_PROBES).items():
+    of_cards, of_nodes = CARD_PROBES | CARD_HOLDERS | DRIVER_PROBES, NODE_PROBES | NODE_INVENTORY
+    for name, (unit, definition) in (_PROBES | of_cards | of_nodes).items():
         register(
             name,
             unit,

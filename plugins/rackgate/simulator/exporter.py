@@ -31,6 +31,20 @@ _HELP = {
     ),
     "DCGM_FI_DEV_PCIE_LINK_WIDTH": ("gauge", "PCIe link width."),
     "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH": ("gauge", "Maximum PCIe link width."),
+    "DCGM_FI_DEV_PCIE_LINK_GEN": ("gauge", "PCIe link generation."),
+    "DCGM_FI_DEV_PCIE_MAX_LINK_GEN": ("gauge", "Maximum PCIe link generation."),
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS": (
+        "counter",
+        "Throttling due to software thermal slowdown (in ns).",
+    ),
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS": (
+        "counter",
+        "Throttling due to hardware thermal slowdown (in ns).",
+    ),
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS": (
+        "counter",
+        "Throttling due to hardware power brake (in ns).",
+    ),
     "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": ("counter", "Total number of PCIe retries."),
     "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": (
         "counter",
@@ -53,13 +67,22 @@ class ExporterCard:
     __slots__ = ("knobs", "labels", "sensors")
 
     def __init__(
-        self, *, node: str, index: int, uuid: str, model: str, knobs: CardKnobs, sensors: CardSensors
+        self,
+        *,
+        node: str,
+        index: int,
+        uuid: str,
+        serial: str,
+        pci: str,
+        model: str,
+        knobs: CardKnobs,
+        sensors: CardSensors,
     ) -> None:
         self.knobs = knobs
         self.sensors = sensors
         self.labels = (
-            f'gpu="{index}",UUID="{uuid}",pci_bus_id="00000000:{0x1B + 0x10 * index:02X}:00.0",'
-            f'device="nvidia{index}",modelName="{model}",Hostname="{node}"'
+            f'gpu="{index}",UUID="{uuid}",pci_bus_id="0000{pci.upper()}",device="nvidia{index}",'
+            f'modelName="{model}",Hostname="{node}",DCGM_FI_DEV_SERIAL="{knobs.serial or serial}"'
         )
 
 

@@ -77,11 +77,13 @@ class CardKnobs:
     remapped_rows_uncorrectable: int = 0
     last_xid: int = 0
     pcie_width: int = 16
+    pcie_generation: int = 5
     ecc_errors_per_busy_s: float = 0.0
     pcie_replays_per_busy_s: float = 0.0
     nvlink_errors_per_busy_s: float = 0.0
 
-    # Its telemetry.
+    # Its telemetry; `serial` is that of another card in its place.
+    serial: str = ""
     absent_from_exporter: bool = False
     blank_fields: tuple[str, ...] = ()
     absent_fields: tuple[str, ...] = ()
@@ -89,9 +91,13 @@ class CardKnobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKnobs:
-    """One node: whether its exporter listens, and the shipped folder that stands in for its host."""
+    """One node: its exporter, and the shipped folder that stands in for its host.
+
+    With `undeclared_card` the exporter lists one card more than the target names.
+    """
 
     exporter_listening: bool = True
+    undeclared_card: bool = False
     host_root: str = "healthy"
 
 

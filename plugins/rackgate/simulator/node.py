@@ -26,6 +26,7 @@ from rackgate.simulator.lifeline import (
     say,
 )
 from rackgate.simulator.scheduler import Scheduler
+from rackgate.simulator.settings import pci_of
 from rackgate.simulator.state import Slot, open_state
 from rackgate.simulator.thermal import CardSensors
 
@@ -58,17 +59,34 @@ class _Node:
                 node=self.name,
                 index=index,
                 uuid=card["uuid"],
+                serial=card["serial"],
+                pci=card["pci"],
                 model=plan["card_model"],
                 knobs=self.cards[index],
                 sensors=self.sensors[index],
             )
             for index, card in enumerate(plan["cards"])
         ]
+        if self.knobs.undeclared_card:
+            self.exported.append(self._undeclared())
         self.reserved = [bound_socket() for _ in self.cards]
         self.ports: list[int] = [reserved.getsockname()[1] for reserved in self.reserved]
         self.wanted: list[int] = [index for index, card in enumerate(self.cards) if card.listening]
         self.loop = asyncio.new_event_loop()
         self.ticked = self.loop.time()
+
+    def _undeclared(self) -> ExporterCard:
+        index = len(self.cards)
+        return ExporterCard(
+            node=self.name,
+            index=index,
+            uuid="GPU-00000000-0000-0000-0000-000000000000",
+            serial="SIM0000000000",
+            pci=pci_of(index),
+            model=self.plan["card_model"],
+            knobs=CardKnobs(),
+            sensors=CardSensors(knobs=CardKnobs(), state=self.states[0]),
+        )
 
     def run(self) -> None:
         """Serve until the starter has gone."""

@@ -170,7 +170,13 @@ def _node_plan(
         "node": node.name,
         "knobs": to_table(chosen.node(node.name)),
         "cards": [
-            {"name": card.name, "uuid": card.uuid, "knobs": to_table(chosen.card(card.name))}
+            {
+                "name": card.name,
+                "uuid": card.uuid,
+                "serial": card.serial,
+                "pci": card.pci,
+                "knobs": to_table(chosen.card(card.name)),
+            }
             for card in node.cards
         ],
         "card_model": CARD_MODEL,

@@ -122,8 +122,8 @@ def _proof(name: str, table: Mapping[str, Any]) -> Proof:
     where = f"{name}.proofs"
     _refuse_unknown(where, table, [each.name for each in fields(Proof)])
     verdict = Verdict(table["verdict"])
-    if verdict not in (Verdict.FAIL, Verdict.UNKNOWN):
-        raise ValueError(f"{where}: {verdict} proves nothing; FAIL or UNKNOWN does")
+    if verdict is Verdict.PASS:
+        raise ValueError(f"{where}: {verdict} proves nothing; FAIL, UNKNOWN or, of a warning row, WARN does")
     if table["stage"] not in STAGES:
         raise ValueError(f"{where}: {table['stage']!r} is none of {', '.join(STAGES)}")
     return Proof(**{**table, "verdict": verdict, "checks": tuple(table["checks"])})

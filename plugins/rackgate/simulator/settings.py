@@ -9,12 +9,37 @@ from importlib.resources import files
 from pathlib import Path
 
 from rackgate.simulator.scenarios import Scenario, scenario
-from rackgate.target import BatchSystem, Card, EngineSpec, Gateway, Member, Node, NodeAccess, Prices, Target
+from rackgate.target import (
+    BatchSystem,
+    Card,
+    EngineSpec,
+    Expect,
+    Gateway,
+    Member,
+    Node,
+    NodeAccess,
+    Prices,
+    Target,
+)
 
-__all__ = ["CARD_MODEL", "CARD_SKU", "RackSettings", "chosen_scenario", "simulated_target"]
+__all__ = ["CARD_MODEL", "CARD_SKU", "RackSettings", "chosen_scenario", "pci_of", "simulated_target"]
 
 CARD_SKU = "SIM-700"
 CARD_MODEL = "Simulated SIM-700 141GB"
+_ORDERED = Expect(
+    pins={
+        "driver": "580.82.07",
+        "cuda": "13.0",
+        "kernel": "6.8.0-60-generic",
+        "fabric_manager": "580.82.07",
+        "container_toolkit": "1.17.8",
+        "vbios": "96.00.74.00.01",
+    },
+    processes=("rackgate-simulated-engine",),
+    nvlinks=4,
+    fabric=True,
+    mig=0,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +78,7 @@ def simulated_target(settings: RackSettings) -> Target:
             name=node,
             cards=tuple(_card(settings, node, index) for index in range(len(cards))),
             access=NodeAccess(root=_host_root(chosen.node(node).host_root)),
+            expect=_ORDERED,
         )
         for node, cards in _names(settings)
     )
@@ -80,12 +106,17 @@ def simulated_target(settings: RackSettings) -> Target:
 
 
 def _host_root(name: str) -> str:
-    """Return the shipped folder that stands in for a host; raises ValueError that names the known ones."""
+    """Return the name of a shipped stand-in for a host; raises ValueError that names the known ones."""
     folder = Path(str(files(__package__))) / "host_roots"
     known = sorted(path.name for path in folder.iterdir() if path.is_dir())
     if name not in known:
         raise ValueError(f"unknown host_root {name!r}; known are {', '.join(known)}")
-    return str(folder / name)
+    return name
+
+
+def pci_of(index: int) -> str:
+    """Return the PCI address of a node's card, the same on every node."""
+    return f"0000:{0x1B + 0x0E * index:02x}:00.0"
 
 
 def _names(settings: RackSettings) -> list[tuple[str, list[str]]]:
@@ -105,6 +136,7 @@ def _card(settings: RackSettings, node: str, index: int) -> Card:
         index=index,
         uuid=f"GPU-{uuid}",
         serial=f"SIM{int(digest[32:42], 16) % 10**10:010d}",
+        pci=pci_of(index),
         sku=CARD_SKU,
     )
 

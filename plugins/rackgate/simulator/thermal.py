@@ -24,6 +24,7 @@ _WEIGHTS_MIB = 16384
 _MIB_PER_TOKEN = 0.125
 _TOTAL_MIB = 144384
 _PCIE_LANES = 16
+_PCIE_GENERATION = 5
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class CardSensors:
     energy_j: float = 0.0
     utilisation: float = 0.0
     throttled: bool = False
+    throttled_s: float = 0.0
     _work_s: float = 0.0
     _busy_s: float = 0.0
     _intensity: float = 0.0
@@ -70,6 +72,7 @@ class CardSensors:
         self.temperature_c += (steady_c - self.temperature_c) * cooling
         released_c = knobs.slowdown_c - _HYSTERESIS_C
         self.throttled = self.temperature_c >= (released_c if self.throttled else knobs.slowdown_c)
+        self.throttled_s += elapsed_s * self.throttled
         state[Slot.CLOCK_FACTOR] = self.clock_factor
 
     @property
@@ -111,6 +114,11 @@ class CardSensors:
             "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": knobs.remapped_rows_uncorrectable,
             "DCGM_FI_DEV_PCIE_LINK_WIDTH": knobs.pcie_width,
             "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH": _PCIE_LANES,
+            "DCGM_FI_DEV_PCIE_LINK_GEN": knobs.pcie_generation if self.utilisation >= 0.01 else 1,
+            "DCGM_FI_DEV_PCIE_MAX_LINK_GEN": _PCIE_GENERATION,
+            "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS": 0,
+            "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS": round(self.throttled_s * 1e9),
+            "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS": 0,
             "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": int(knobs.pcie_replays_per_busy_s * busy_s),
             "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": int(knobs.nvlink_errors_per_busy_s * busy_s),
             "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL": 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,7 @@ def plan_of(target: Target) -> TelemetryPlan:
 def runner_of(node: str, access: NodeAccess, plan: TelemetryPlan) -> Runner | None:
     """Return how commands and files of a node are had, None if they may not be."""
     if access.root is not None:
-        return RootRunner(Path(access.root), node)
+        return RootRunner(_folder(access.root), node)
     if access.local:
         return LocalRunner(node, sudo=access.sudo)
     if access.ssh is not None:
@@ -142,12 +143,19 @@ def kernel_log_of(
     node: Node, access: NodeAccess, plan: TelemetryPlan
 ) -> KernelLogSource | RemoteKernelLog | None:
     """Return a node's kernel log, with a runner of its own: sources poll side by side."""
+    card_of = {card.pci: card.name for card in node.cards if card.pci}
     if access.kernel_log is not None:
-        return KernelLogSource(node, Path(access.kernel_log))
+        return KernelLogSource(node, Path(access.kernel_log), card_of=card_of)
     if access.local and access.root is None:
-        return KernelLogSource(node, Path("/dev/kmsg"))
+        return KernelLogSource(node, Path("/dev/kmsg"), card_of=card_of)
     runner = runner_of(node.name, access, plan)
-    return RemoteKernelLog(node.name, runner) if runner is not None else None
+    return RemoteKernelLog(node.name, runner, card_of=card_of) if runner is not None else None
+
+
+def _folder(root: str) -> Path:
+    """Return the folder that stands in for a host; a bare name is one that ships with the simulator."""
+    path = Path(root)
+    return path if path.is_absolute() else Path(str(files("rackgate.simulator"))) / "host_roots" / path
 
 
 def _path(text: str | None) -> Path | None:

@@ -25,6 +25,7 @@ __all__ = [
     "deviation_from_peers",
     "growth",
     "highest",
+    "highest_standing",
     "idle_share",
     "least",
     "share_of_limit",
@@ -101,6 +102,21 @@ def throttle_by_counters_s(table: TelemetryTable, card: str, start_ns: int, end_
 def highest(series: Series, start_ns: int, end_ns: int) -> Finding:
     """Return the greatest sample of the window."""
     return _extreme(series, start_ns, end_ns, greatest=True)
+
+
+def highest_standing(series: Series, start_ns: int, end_ns: int) -> Finding:
+    """Return the greatest value of the window, with the one that stood when it began.
+
+    Of a signal that is kept when it changes and now and then, a short window may have no sample.
+    """
+    moments, values = _present(series)
+    before = np.flatnonzero(moments <= start_ns)[-1:]
+    inside = np.flatnonzero((moments > start_ns) & (moments <= end_ns))
+    chosen = np.concatenate((before, inside))
+    gap = _uncovered(series, start_ns, end_ns)
+    if gap is not None or not len(chosen):
+        return gap or _missing(series)
+    return Finding(value=float(values[chosen].max()), count=len(chosen))
 
 
 def least(series: Series, start_ns: int, end_ns: int) -> Finding:

@@ -11,7 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rackgate.measurement import Reason
 from rackgate.telemetry.dcgm_names import NAMES
+from rackgate.telemetry.pci import canonical_pci
 from rackgate.telemetry.reading import REQUIRED, Reading
+from rackgate.telemetry.smi_inventory import ListedCard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +25,8 @@ __all__ = [
     "XidChange",
     "card_label",
     "is_blank",
+    "listed_cards",
+    "pages_of",
     "parse_page",
     "readings_of",
     "samples_by_card",
@@ -47,6 +51,8 @@ _ALIASES = {
     "pci": ("pci_bus_id", "PCI_BUS_ID", "exported_pci_bus_id"),
     "link": ("nvlink", "link", "port"),
     "instance": ("GPU_I_ID", "gpu_i_id", "exported_GPU_I_ID"),
+    "serial": ("DCGM_FI_DEV_SERIAL", "serial", "serial_number"),
+    "vbios": ("DCGM_FI_DEV_VBIOS_VERSION", "vbios_version"),
 }
 
 
@@ -61,6 +67,7 @@ class CardPage:
     values: dict[str, float] = field(default_factory=dict)
     links: dict[tuple[str, str], float] = field(default_factory=dict)
     samples: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
     contradictions: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
@@ -101,6 +108,7 @@ def samples_by_card(samples: Iterable[tuple[Mapping[str, str], str, float]]) -> 
             continue
         page = pages.setdefault(identity, CardPage(identity, index=index))
         page.samples += 1
+        page.labels = page.labels or labels
         page.host = page.host or card_label(labels, "host")
         page.model = page.model or card_label(labels, "model")
         link = card_label(labels, "link")
@@ -121,7 +129,7 @@ def _add(page: CardPage, name: str, value: float, *, of_instance: bool) -> None:
 
 def parse_page(text: str, node: Node, t_ns: int) -> list[Reading]:
     """Return the readings of each declared card; raises ValueError if the text is not a page."""
-    return readings_of(samples_by_card(_samples(text)), node, t_ns, "the exporter")
+    return readings_of(pages_of(text), node, t_ns, "the exporter")
 
 
 def readings_of(pages: Mapping[str, CardPage], node: Node, t_ns: int, who: str) -> list[Reading]:
@@ -144,6 +152,26 @@ def readings_of(pages: Mapping[str, CardPage], node: Node, t_ns: int, who: str) 
             if one not in said
         ]
     return readings
+
+
+def listed_cards(pages: Mapping[str, CardPage]) -> tuple[ListedCard, ...]:
+    """Return what a page's labels say of each card that it lists, declared or not."""
+    return tuple(
+        ListedCard(
+            index=int(page.index) if page.index and page.index.isdigit() else place,
+            pci=canonical_pci(card_label(page.labels, "pci") or ""),
+            uuid=page.identity if page.identity != page.index else None,
+            serial=card_label(page.labels, "serial"),
+            vbios=card_label(page.labels, "vbios"),
+            name=page.model,
+        )
+        for place, page in enumerate(pages.values())
+    )
+
+
+def pages_of(text: str) -> dict[str, CardPage]:
+    """Return what an exporter's text says of each card; raises ValueError if it is no page."""
+    return samples_by_card(_samples(text))
 
 
 def _card_readings(page: CardPage, entity: str, node: str, t_ns: int) -> list[Reading]:

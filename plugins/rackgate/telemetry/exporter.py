@@ -6,41 +6,50 @@ import time
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
-from rackgate.telemetry.reading import REQUIRED, Reading, missing_readings
+from rackgate.telemetry.reading import Reading, missing_readings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import httpx
 
     from rackgate.target import Node
+    from rackgate.telemetry.dcgm import CardPage
+    from rackgate.telemetry.smi_inventory import ListedCard
 
-__all__ = ["ExporterSource", "poll_node"]
+__all__ = ["ExporterSource"]
 
 
-def poll_node(client: httpx.Client, node: Node) -> list[Reading]:
-    """Return readings of each card of a node; whatever went wrong is their reason."""
+class _Silent(Exception):
+    """There is no page; `reason` says why."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+def _pages(client: httpx.Client, node: Node) -> Mapping[str, CardPage]:
+    """Return what the node's page says of each card; raises _Silent."""
     import httpx
 
-    from rackgate.telemetry.dcgm import parse_page
+    from rackgate.telemetry.dcgm import pages_of
 
-    t_ns = time.perf_counter_ns()
-    if node.exporter_url is None:
-        return missing_readings(
-            node, t_ns, Reason.NOT_CONFIGURED, f"node {node.name} declares no exporter", REQUIRED
-        )
     url = node.exporter_url
+    if url is None:
+        raise _Silent(Reason.NOT_CONFIGURED, f"node {node.name} declares no exporter")
     try:
         page = client.get(url)
         page.raise_for_status()
-        return parse_page(page.text, node, t_ns)
-    except httpx.TimeoutException:
-        return missing_readings(node, t_ns, Reason.TIMEOUT, f"{url} did not answer in time")
+        return pages_of(page.text)
+    except httpx.TimeoutException as error:
+        raise _Silent(Reason.TIMEOUT, f"{url} did not answer in time") from error
     except httpx.HTTPStatusError as error:
         reason = Reason.NO_PERMISSION if error.response.status_code in (401, 403) else Reason.UNREACHABLE
-        return missing_readings(node, t_ns, reason, f"{url} answered {error.response.status_code}")
+        raise _Silent(reason, f"{url} answered {error.response.status_code}") from error
     except httpx.HTTPError as error:
-        return missing_readings(node, t_ns, Reason.UNREACHABLE, f"{url}: {error or type(error).__name__}")
+        raise _Silent(Reason.UNREACHABLE, f"{url}: {error or type(error).__name__}") from error
     except ValueError as error:
-        return missing_readings(node, t_ns, Reason.UNSUPPORTED, f"{url} is no exporter page: {error}")
+        raise _Silent(Reason.UNSUPPORTED, f"{url} is no exporter page: {error}") from error
 
 
 class ExporterSource:
@@ -50,12 +59,27 @@ class ExporterSource:
         import httpx
 
         self.name = f"exporter {node.name}"
+        self._pages: Mapping[str, CardPage] | None = None
         self._node = node
         self._client = httpx.Client(timeout=timeout_s, trust_env=False)
 
     def poll(self) -> list[Reading]:
-        """Return the page's readings."""
-        return poll_node(self._client, self._node)
+        """Return the page's readings; whatever went wrong is the reason of readings without a value."""
+        from rackgate.telemetry.dcgm import readings_of
+
+        t_ns = time.perf_counter_ns()
+        try:
+            self._pages = _pages(self._client, self._node)
+        except _Silent as silent:
+            self._pages = None
+            return missing_readings(self._node, t_ns, silent.reason, str(silent))
+        return readings_of(self._pages, self._node, t_ns, "the exporter")
+
+    def listed(self) -> tuple[ListedCard, ...] | None:
+        """Return every card of the latest page, declared or not; None if there was no page."""
+        from rackgate.telemetry.dcgm import listed_cards
+
+        return None if self._pages is None else listed_cards(self._pages)
 
     def nothing(self, reason: Reason, detail: str) -> list[Reading]:
         """Return the required fields of each card without a value."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
 from rackgate.telemetry.runner import Command, Ran
+from rackgate.telemetry.smi_inventory import parse_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,8 +45,13 @@ _COMMANDS = {
     "services": Command(
         argv=("systemctl", "is-active", "nvidia-fabricmanager", "nvidia-persistenced", "nvidia-imex")
     ),
-    "libraries": Command(argv=("ldconfig", "-p")),
+    "nvidia_smi": Command(argv=("nvidia-smi", "-q", "-x"), grant="access to /dev/nvidiactl"),
+    "nvlink": Command(argv=("nvidia-smi", "nvlink", "--status"), grant="access to /dev/nvidiactl"),
     "library_version": Command(argv=("modinfo", "-F", "version", "nvidia")),
+    "signer": Command(argv=("modinfo", "-F", "signer", "nvidia")),
+    "fabric_manager": Command(argv=("nv-fabricmanager", "--version")),
+    "toolkit": Command(argv=("nvidia-ctk", "--version")),
+    "bridges": Command(argv=("lspci", "-vv"), root=True, grant="CAP_SYS_ADMIN for `lspci -vv`"),
     "dkms": Command(argv=("dkms", "status")),
     "secure_boot": Command(argv=("mokutil", "--sb-state")),
     "docker": Command(
@@ -53,6 +59,9 @@ _COMMANDS = {
         grant="membership of the group docker (which is root's equal), or a rootless daemon",
     ),
 }
+
+_PATIENCE = 4
+"""`nvidia-smi` wakes every card first where no persistence daemon runs: seconds for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +90,10 @@ def read_host(runner: Runner, deadline_s: float = 5.0) -> dict[str, Fact]:
     lost = next((ran for ran in files.values() if ran.reason in (Reason.TIMEOUT, Reason.UNREACHABLE)), None)
     if lost is not None:  # a node that gives no file gives no command either
         return {name: Fact(None, lost.reason, lost.detail) for name in FACTS}
-    ran = {name: runner.run(command, deadline_s) for name, command in _COMMANDS.items()}
+    ran = {
+        name: runner.run(command, deadline_s * (_PATIENCE if name == "nvidia_smi" else 1))
+        for name, command in _COMMANDS.items()
+    }
     return {name: read(files, ran) for name, read in FACTS.items()}
 
 
@@ -105,7 +117,7 @@ def _said(name: str, find: Callable[[str], str | None], *, any_status: bool = Fa
             return Fact(None, ran.reason, ran.detail)
         if ran.status and not any_status:
             return Fact(None, Reason.UNSUPPORTED, ran.detail)
-        value = find(ran.text)
+        value = find(ran.text or ran.error)
         line = " ".join(_COMMANDS[name].argv)
         return Fact(value) if value is not None else Fact(None, Reason.ABSENT, f"`{line}` does not say")
 
@@ -114,6 +126,33 @@ def _said(name: str, find: Callable[[str], str | None], *, any_status: bool = Fa
 
 def _module(name: str) -> Callable[[str], str]:
     return lambda text: "yes" if re.search(rf"^{name}\s", text, re.MULTILINE) else "no"
+
+
+def _library(_: Mapping[str, Ran], commands: Mapping[str, Ran]) -> Fact:
+    """Return the library's version: it answers only for a module of its own version, or names both."""
+    ran = commands["nvidia_smi"]
+    inventory = parse_inventory(ran.text)
+    if inventory is not None and inventory.driver:
+        return Fact(inventory.driver)
+    said = driver_mismatch("", ran.text + ran.error)[1]
+    if said:
+        return Fact(said)
+    return Fact(None, ran.reason or Reason.ABSENT, ran.detail or "nvidia-smi does not say")
+
+
+def _cuda(_: Mapping[str, Ran], commands: Mapping[str, Ran]) -> Fact:
+    ran = commands["nvidia_smi"]
+    inventory = parse_inventory(ran.text)
+    if inventory is not None and inventory.cuda:
+        return Fact(inventory.cuda)
+    return Fact(None, ran.reason or Reason.ABSENT, ran.detail or "nvidia-smi does not say")
+
+
+def _bridges(text: str) -> str | None:
+    """Return how many PCIe bridges send every packet over the root complex (ACS)."""
+    if "access denied" in text:
+        return None
+    return str(len(re.findall(r"^\s*ACSCtl:.*SrcValid\+", text, re.MULTILINE)))
 
 
 def _meminfo(key: str) -> Callable[[str], str | None]:
@@ -156,6 +195,13 @@ def _ports(files: Mapping[str, Ran], _: Mapping[str, Ran]) -> Fact:
     return Fact("; ".join(parts))
 
 
+def _nic_firmware(files: Mapping[str, Ran], _: Mapping[str, Ran]) -> Fact:
+    versions = {ran.text.strip() for path, ran in files.items() if path.endswith("/fw_ver")}
+    if not versions:
+        return Fact(None, Reason.ABSENT, "no InfiniBand card here")
+    return Fact(", ".join(sorted(versions)))
+
+
 def _cdi(files: Mapping[str, Ran], _: Mapping[str, Ran]) -> Fact:
     specs = [path for path, ran in files.items() if "/cdi/" in path and "nvidia" in ran.text]
     return Fact(", ".join(sorted(specs))) if specs else Fact(None, Reason.ABSENT, "no CDI specification")
@@ -175,14 +221,21 @@ FACTS: Mapping[str, Callable[[Mapping[str, Ran], Mapping[str, Ran]], Fact]] = {
     "peermem_loaded": _file("/proc/modules", _module("nvidia_peermem")),
     "driver_module": _file("/proc/driver/nvidia/version", _module_version),
     "driver_on_disk": _said("library_version", lambda text: text.strip() or None),
-    "driver_library": _said("libraries", lambda text: _first(r"libnvidia-ml\.so\.(\d+\.[\d.]+)", text)),
+    "driver_library": _library,
+    "driver_answer": _said("nvidia_smi", str.strip, any_status=True),
+    "module_signer": _said("signer", lambda text: text.strip() or "none"),
+    "nvlinks": _said("nvlink", lambda text: text.strip() or None),
+    "uvm_loaded": _file("/proc/modules", _module("nvidia_uvm")),
+    "cuda": _cuda,
     "dkms": _said("dkms", lambda text: text.strip() or None),
     "secure_boot": _said("secure_boot", lambda text: text.strip() or None, any_status=True),
     "lockdown": _file("/sys/kernel/security/lockdown", _lockdown),
     "fabric_manager": _said("services", _service(0), any_status=True),
+    "fabric_manager_version": _said("fabric_manager", lambda text: _first(r":\s*(\d[\d.]+)", text)),
     "persistence_daemon": _said("services", _service(1), any_status=True),
     "imex": _said("services", _service(2), any_status=True),
     "docker_runtimes": _said("docker", lambda text: text.strip() or None),
+    "container_toolkit": _said("toolkit", lambda text: _first(r"version\s+(\d[\w.-]*)", text)),
     "docker_config": _file("/etc/docker/daemon.json", lambda text: " ".join(text.split())),
     "cdi": _cdi,
     "memory_kib": _file("/proc/meminfo", _meminfo("MemTotal")),
@@ -191,6 +244,8 @@ FACTS: Mapping[str, Callable[[Mapping[str, Ran], Mapping[str, Ran]], Fact]] = {
     "shm_bytes": _said("df_shm", lambda text: _first(r"(\d+)\s*$", text)),
     "clock_offset_s": _said("chronyc", _chrony_offset),
     "infiniband": _ports,
+    "nic_firmware": _nic_firmware,
+    "acs_bridges": _said("bridges", _bridges),
 }
 """Every fact by name: how it is found in the files and in what the commands said."""
 

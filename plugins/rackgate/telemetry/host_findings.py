@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rackgate.telemetry.host_triage import STEPS, HostFinding
 from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -13,27 +14,18 @@ if TYPE_CHECKING:
 
     from rackgate.telemetry.host import Fact
 
-__all__ = ["COMPARED", "HostFinding", "Outlier", "host_findings", "outliers"]
+__all__ = ["COMPARED", "Outlier", "host_findings", "outliers"]
 
 COMPARED = (
     *("kernel", "os", "driver_module", "driver_library", "nvidia_loaded", "nouveau_loaded"),
     *("peermem_loaded", "dkms", "secure_boot", "fabric_manager", "persistence_daemon", "imex"),
     *("docker_runtimes", "docker_config", "cdi", "hugepages", "memlock_bytes", "shm_bytes"),
+    *("cuda", "fabric_manager_version", "container_toolkit", "module_signer", "acs_bridges"),
+    "nic_firmware",
 )
 """Facts that should be the same on all nodes."""
 
 _WARN_OFFSET_S, _FAIL_OFFSET_S = 0.001, 0.010
-_LEAST_SHM_BYTES = 1 << 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostFinding:
-    """One problem. `step` is its place in the triage: module, driver, cuda, runtime, network, time, ..."""
-
-    step: str
-    verdict: Verdict
-    text: str
-    next_step: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,53 +41,8 @@ class Outlier:
 
 def host_findings(facts: Mapping[str, Fact], *, cards: int) -> tuple[HostFinding, ...]:
     """Return problems of a host that should have `cards` cards, the first to look at first."""
-    found: list[HostFinding] = []
-    if cards:
-        found += _module_and_driver(facts)
-    found += _limits(facts)
-    found += _clock(facts)
-    return tuple(found)
-
-
-def _module_and_driver(facts: Mapping[str, Fact]) -> list[HostFinding]:
-    found = []
-    if facts["nouveau_loaded"].value == "yes":
-        text = "nouveau is loaded: it may own the cards"
-        found.append(
-            _finding("module", Verdict.FAIL, text, "Blacklist nouveau, rebuild the initramfs, reboot.")
-        )
-    if facts["nvidia_loaded"].value == "no":
-        step = "`modprobe nvidia`; if it is refused: DKMS state, kernel headers, Secure Boot."
-        found.append(_finding("module", Verdict.FAIL, "the kernel module nvidia is not loaded", step))
-    module, disk, library = (
-        facts[name].value for name in ("driver_module", "driver_on_disk", "driver_library")
-    )
-    if module and library and module != library:
-        text = f"kernel module {module}, library {library}: nothing will start"
-        found.append(_finding("driver", Verdict.FAIL, text, "Reload the module or reboot."))
-    elif module and disk and module != disk:
-        text = f"module {module} is loaded, {disk} is on disk: the next start changes the driver"
-        found.append(_finding("driver", Verdict.WARN, text, "Reboot before the acceptance, not after it."))
-    if facts["nvidia_loaded"].value is None:
-        fact = facts["nvidia_loaded"]
-        found.append(
-            _finding("module", Verdict.UNKNOWN, f"modules: {fact.detail}", "Let /proc/modules be read.")
-        )
-    return found
-
-
-def _limits(facts: Mapping[str, Fact]) -> list[HostFinding]:
-    shm, memlock = facts["shm_bytes"].value, facts["memlock_bytes"].value
-    found = []
-    if shm is not None and int(shm) < _LEAST_SHM_BYTES:
-        text = f"shared memory has {int(shm) >> 20} MiB: NCCL of several cards needs 1 GiB and more"
-        found.append(_finding("container", Verdict.WARN, text, "Raise shm_size, or share the host's IPC."))
-    if memlock is not None and memlock.isdigit() and int(memlock) < 1 << 30:
-        text = f"at most {int(memlock) >> 10} KiB may be locked: RDMA registration will fail"
-        found.append(
-            _finding("network", Verdict.WARN, text, "Set memlock to unlimited for the engine's user.")
-        )
-    return found
+    found = [one for look in STEPS.values() for one in look(facts)] if cards else []
+    return (*found, *_clock(facts))
 
 
 def _clock(facts: Mapping[str, Fact]) -> list[HostFinding]:

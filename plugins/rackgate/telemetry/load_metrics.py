@@ -16,6 +16,7 @@ from rackgate.telemetry.card_checks import (
     deviation_from_peers,
     growth,
     highest,
+    highest_standing,
     idle_share,
     least,
     share_of_limit,
@@ -87,14 +88,15 @@ def _power_share(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -
 
 def _pcie_lost(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
     """Return how far generation and width were below the card's best, at the best moment of the load."""
-    lost = 0.0
+    lost, words = 0.0, []
     for name in ("pcie_generation", "pcie_width"):
-        now = highest(table.series(card, name), start_ns, end_ns)
-        best = highest(table.series(card, f"{name}_max"), 0, end_ns)
+        now = highest_standing(table.series(card, name), start_ns, end_ns)
+        best = highest_standing(table.series(card, f"{name}_max"), start_ns, end_ns)
         if now.value is None or best.value is None:
             return now if now.value is None else best
         lost += best.value - now.value
-    return Finding(value=lost, count=1, detail="generations + lanes below the card's best")
+        words.append(f"{name.removeprefix('pcie_')} {now.value:g} of {best.value:g}")
+    return Finding(value=lost, count=1, detail=", ".join(words))
 
 
 _DEFINITIONS: dict[str, tuple[str, str, Callable[[TelemetryTable, str, int, int], Finding]]] = {
@@ -185,12 +187,12 @@ def _deviation(field: str, definition: str) -> MeasureFunction:
 
 
 def xids_failed(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """XIDs of class FAIL on a card, or a node and its cards, during the load; our own faults' left out."""
+    """XIDs of class FAIL during the load, our faults' left out; of a node, those of no declared card."""
     return _events(observation, slo, entity, Verdict.FAIL)
 
 
 def xids_warned(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """XIDs of class WARN on a card, or a node and its cards, during the load; our own faults' left out."""
+    """XIDs of class WARN during the load, our faults' left out; of a node, those of no declared card."""
     return _events(observation, slo, entity, Verdict.WARN)
 
 
@@ -201,7 +203,8 @@ def _events(observation: Observation, slo: Slo, entity: str, counted: Verdict) -
         return window if isinstance(window, Measurement) else _no_telemetry(slo, entity)
     # A row that holds in sign-off alone is judged by sign-off's classes.
     profile = "signoff" if slo.profiles and set(slo.profiles) <= {"signoff", "strict"} else "ci"
-    cards = [card.name for card in observation.target.cards if card.node == entity]
+    # A card whose address is declared has a row of its own.
+    cards = [card.name for card in observation.target.cards if card.node == entity and not card.pci]
     judged = [one for name in (entity, *cards) for one in _judged(observation, table, name, window, profile)]
     chosen = [one for one in judged if one.verdict is counted]
     if chosen:

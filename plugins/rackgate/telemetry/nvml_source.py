@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rackgate.measurement import Reason
 from rackgate.telemetry.child import Child, ChildDied, ChildHangs
 from rackgate.telemetry.reading import REQUIRED, Reading, missing_readings
+from rackgate.telemetry.smi_inventory import ListedCard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,6 +79,22 @@ class NvmlSource:
         """Return the required fields of each card without a value."""
         self.problem = detail
         return missing_readings(self._node, time.perf_counter_ns(), reason, detail)
+
+    def listed(self) -> tuple[ListedCard, ...] | None:
+        """Return every card that the driver told of; None before it answered."""
+        found = tuple(
+            ListedCard(
+                index=index,
+                pci=facts.get("pci"),
+                uuid=facts.get("uuid"),
+                serial=facts.get("serial"),
+                part=facts.get("part"),
+                vbios=facts.get("vbios"),
+                name=facts.get("name"),
+            )
+            for index, facts in self.facts.items()
+        )
+        return found or None
 
     def close(self) -> None:
         """End the process."""

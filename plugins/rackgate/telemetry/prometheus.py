@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rackgate.measurement import Reason
-from rackgate.telemetry.dcgm import card_label, readings_of, samples_by_card
+from rackgate.telemetry.dcgm import CardPage, card_label, listed_cards, readings_of, samples_by_card
 from rackgate.telemetry.reading import Reading, missing_readings
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import httpx
 
     from rackgate.target import Node
+    from rackgate.telemetry.smi_inventory import ListedCard
 
 __all__ = ["PrometheusApi", "PrometheusProblem", "PrometheusSource"]
 
@@ -112,6 +113,7 @@ class PrometheusSource:
         self._instances = dict(instances or {})
         self._look_back_s = look_back_s
         self._newest: dict[str, float] = {}
+        self._pages: dict[str, CardPage] = {}
 
     def poll(self) -> list[Reading]:
         """Return the scrapes since the last poll; of a node whose scrapes stopped, that they are stale."""
@@ -134,6 +136,10 @@ class PrometheusSource:
         return [
             one for node, at_s in sorted(scrapes) for one in self._scrape(node, at_s, scrapes[node, at_s])
         ]
+
+    def listed(self) -> tuple[ListedCard, ...] | None:
+        """Return every card of the nodes that a scrape told of; None if none did."""
+        return listed_cards(self._pages) or None
 
     def nothing(self, reason: Reason, detail: str) -> list[Reading]:
         """Return the required fields of each card without a value."""
@@ -174,7 +180,9 @@ class PrometheusSource:
         node = next(one for one in self._nodes if one.name == name)
         wall_to_monotonic_ns = time.perf_counter_ns() - time.time_ns()
         t_ns = round((at_s - (self.clock_offset_s or 0.0)) * 1e9) + wall_to_monotonic_ns
-        return readings_of(samples_by_card(samples), node, t_ns, "Prometheus")
+        pages = samples_by_card(samples)
+        self._pages |= pages
+        return readings_of(pages, node, t_ns, "Prometheus")
 
     def _scrapes(
         self, result: list[dict[str, Any]]

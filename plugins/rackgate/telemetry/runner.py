@@ -151,22 +151,24 @@ class RootRunner:
 
     NAME is the command line with every run of other characters than letters, digits, dot, dash and
     underscore as one underscore, 120 characters at most. A file that begins with `exit N` gives that
-    status.
+    status. `base.txt` names a folder beside this one, whose files count where this one has none.
     """
 
     def __init__(self, root: Path, name: str = "localhost") -> None:
         self.name = name
-        self._root = root
+        base = root / "base.txt"
+        below = [root.parent / base.read_text("utf-8").strip()] if base.is_file() else []
+        self._roots = (root, *below)
 
     def run(self, command: Command, deadline_s: float) -> Ran:
         """Return what the folder says that the command says."""
         del deadline_s
         name = re.sub(r"[^A-Za-z0-9._-]+", "_", " ".join(command.argv))[:_NAME_LENGTH]
-        path = self._root / "commands" / f"{name}.txt"
-        try:
-            text = path.read_text("utf-8", "replace")
-        except OSError:
+        paths = [root / "commands" / f"{name}.txt" for root in self._roots]
+        path = next((path for path in paths if path.is_file()), None)
+        if path is None:
             return Ran(reason=Reason.TOOL_MISSING, detail=f"{command.argv[0]} is not installed")
+        text = path.read_text("utf-8", "replace")
         found = re.match(r"exit (\d+)\n", text)
         body = text[found.end() :] if found else text
         status = int(found[1]) if found else 0
@@ -175,7 +177,10 @@ class RootRunner:
     def read(self, patterns: Sequence[str], deadline_s: float) -> Mapping[str, Ran]:
         """Read files below the folder."""
         del deadline_s
-        return _files_below(self._root, patterns)
+        found: dict[str, Ran] = {}
+        for root in reversed(self._roots):
+            found |= _files_below(root, patterns)
+        return found
 
     def close(self) -> None:
         """Nothing is held."""

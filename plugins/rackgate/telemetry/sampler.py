@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
 from rackgate.target import Node
-from rackgate.telemetry.exporter import ExporterSource, poll_node
+from rackgate.telemetry.exporter import ExporterSource
 from rackgate.telemetry.table import TelemetryTable
 from rackgate.telemetry.thinning import REACH_BACK_NS, Thinning
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rackgate.telemetry.reading import Reading
     from rackgate.telemetry.source import Source
 
-__all__ = ["Sampler", "poll_node", "polled"]
+__all__ = ["Sampler", "polled"]
 
 _KEPT_READINGS = 200_000
 _LOOKED_THROUGH = 20_000

@@ -6,9 +6,11 @@ import time
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
+from rackgate.telemetry.pci import canonical_pci
 from rackgate.telemetry.reading import REQUIRED, Reading, missing_readings
 from rackgate.telemetry.runner import Command
 from rackgate.telemetry.smi import driver_problem, lost_cards, parse_query
+from rackgate.telemetry.smi_inventory import ListedCard
 
 if TYPE_CHECKING:
     from rackgate.target import Card, Node
@@ -40,7 +42,7 @@ COLUMNS = {
 """Our field -> the column of `nvidia-smi --query-gpu`."""
 
 _REASONS = "clocks_throttle_reasons.active"
-_IDENTITY = ("index", "uuid", "mig.mode.current", _REASONS)
+_IDENTITY = ("index", "uuid", "pci.bus_id", "serial", "mig.mode.current", _REASONS)
 
 
 class SmiSource:
@@ -53,6 +55,7 @@ class SmiSource:
         self._every_s = every_s
         self._deadline_s = deadline_s
         self._asked = -1e9
+        self._rows: tuple[SmiRow, ...] = ()
         self._columns = (*_IDENTITY, *COLUMNS.values())
         query = f"--query-gpu={','.join(self._columns)}"
         self._command = Command(argv=("nvidia-smi", query, "--format=csv,noheader,nounits"))
@@ -80,12 +83,27 @@ class SmiSource:
         """Return the required fields of each card without a value."""
         return missing_readings(self._node, time.perf_counter_ns(), reason, detail)
 
+    def listed(self) -> tuple[ListedCard, ...] | None:
+        """Return every card of the latest table; None if there was none."""
+        return (
+            tuple(
+                ListedCard(
+                    index=int(row.number("index") or 0),
+                    uuid=row.cells["uuid"].text,
+                    pci=canonical_pci(row.cells["pci.bus_id"].text),
+                    serial=row.cells["serial"].text if row.cells["serial"].supported else None,
+                )
+                for row in self._rows
+            )
+            or None
+        )
+
     def close(self) -> None:
         """Let go of the node."""
         self._runner.close()
 
     def _readings(self, ran: Ran, t_ns: int) -> list[Reading]:
-        rows = parse_query(ran.text, self._columns)
+        rows = self._rows = parse_query(ran.text, self._columns)
         lost = ", ".join(fault.raw for fault in lost_cards(ran.text + ran.error))
         readings: list[Reading] = []
         for card in self._node.cards:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from rackgate.measurement import Reason
     from rackgate.telemetry.reading import Reading
+    from rackgate.telemetry.smi_inventory import ListedCard
 
-__all__ = ["Source"]
+__all__ = ["ListsCards", "Source"]
 
 
 class Source(Protocol):
@@ -27,3 +28,11 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Let go of connections and processes; safe to call twice."""
+
+
+@runtime_checkable
+class ListsCards(Protocol):
+    """A source that knows which cards are there, also those that the target does not declare."""
+
+    def listed(self) -> tuple[ListedCard, ...] | None:
+        """Return every card of the latest poll; None if it did not answer."""

@@ -29,41 +29,50 @@ class Thinning:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Reading] = {}
+        self._since: dict[tuple[str, str], int] = {}
         self._seen: dict[tuple[str, str], int] = {}
         self._had_value: set[tuple[str, str]] = set()
 
     def keep(self, readings: Iterable[Reading]) -> list[Reading]:
-        """Return those that are worth keeping, in their order."""
-        return [one for one in readings if self._worth(one)]
+        """Return those that are worth keeping, in their order.
+
+        Before one that changed stands its predecessor at the last moment at which it was seen.
+        """
+        found: list[Reading] = []
+        for one in readings:
+            found += self._worth(one)
+        return found
 
     def last(self) -> list[Reading]:
         """Return the last kept reading of each slow signal."""
         return list(self._kept.values())
 
     def still(self, until_ns: int) -> list[Reading]:
-        """Return, of each slow signal that was seen unchanged since it was kept, when it last was.
+        """Return, of each slow signal, its value at the last moment until `until_ns` at which it stood.
 
-        What was seen after `until_ns` was so at that moment too.
+        What was seen after `until_ns`, unchanged since before it, was so at that moment too.
         """
         found = []
         for signal, kept in self._kept.items():
             seen_ns = min(self._seen[signal], until_ns)
-            if seen_ns > kept.t_ns:
+            if seen_ns > self._since[signal] and seen_ns != kept.t_ns:
                 found.append(replace(kept, t_ns=seen_ns))
         return found
 
-    def _worth(self, reading: Reading) -> bool:
+    def _worth(self, reading: Reading) -> list[Reading]:
         signal = (reading.entity, reading.field)
         if reading.value is not None:
             self._had_value.add(signal)
-        fast = reading.field in FAST and (signal in self._had_value or reading.field in REQUIRED)
-        if fast:
-            return True
-        before = self._kept.get(signal)
+        if reading.field in FAST and (signal in self._had_value or reading.field in REQUIRED):
+            return [reading]
+        before, seen_ns = self._kept.get(signal), self._seen.get(signal, 0)
         self._seen[signal] = reading.t_ns
-        changed = before is None or (before.value, before.reason) != (reading.value, reading.reason)
-        if not changed and before is not None:
-            changed = reading.t_ns - before.t_ns >= _AGAIN_NS[reading.value is not None]
-        if changed:
+        if before is not None and (before.value, before.reason) == (reading.value, reading.reason):
+            if reading.t_ns - before.t_ns < _AGAIN_NS[reading.value is not None]:
+                return []
             self._kept[signal] = reading
-        return changed
+            return [reading]
+        self._kept[signal] = reading
+        self._since[signal] = reading.t_ns
+        stood = [replace(before, t_ns=seen_ns)] if before is not None and seen_ns > before.t_ns else []
+        return [*stood, reading]

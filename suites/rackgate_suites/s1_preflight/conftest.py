@@ -23,6 +23,6 @@ def observation(rack_run: Run, rack_engines: Site) -> Observation:
         **probe_engines(rack_engines),
         **probe_gateway(rack_engines),
         **probe_cards(rack_engines.target),
-        **probe_nodes(rack_engines.target),
+        **probe_nodes(rack_engines.target, rack_engines.process_groups),
     }
     return Observation(stage="preflight", target=rack_engines.target, probes=probes)

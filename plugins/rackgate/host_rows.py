@@ -1,0 +1,85 @@
+"""Rows that are asked of a node's own host: where the target opens it, and declares what is compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rackgate.slo import Slo
+    from rackgate.target import Card, Node, Target
+
+__all__ = ["HOST_METRICS", "why_not_asked"]
+
+_TRIAGE = ("host_module", "host_driver", "host_cuda", "host_runtime", "host_network", "host_warnings")
+
+HOST_METRICS = frozenset(
+    {
+        *_TRIAGE,
+        *("clock_offset_s", "host_outliers", "pins_differing"),
+        *("foreign_processes", "unowned_memory_mib", "sram_uncorrectable"),
+        *("nvlinks_lost", "mig_differences", "fabric_outside"),
+        *("xids_failed", "xids_since_boot", "xids_warned"),
+    }
+)
+"""What is asked of a node's own host, and only where the target gives a way into it."""
+
+
+def why_not_asked(row: Slo, entity: str, target: Target) -> str:
+    """Return what of a node or card the target does not declare, "" if the row can be asked."""
+    node = next((one for one in target.nodes if one.name == target.node_of(entity)), None)
+    if node is None:
+        return ""
+    log = row.metric.startswith("xids_") and node.access.kernel_log
+    if not node.access.reaches_host and not log:
+        text = f"no way into the host of {node.name} ([node.telemetry] local or ssh)"
+        return f"target {target.name} declares {text}"
+    card = next((one for one in node.cards if one.name == entity), None)
+    lacks, what = _DECLARATIONS.get(row.metric, (_never, ""))
+    return f"target {target.name} {what.format(entity=entity)}" if lacks(node, card, target) else ""
+
+
+def _never(_node: Node, _card: Card | None, _target: Target) -> bool:
+    return False
+
+
+def _no_cards(node: Node, _card: Card | None, _target: Target) -> bool:
+    return not node.cards
+
+
+def _no_address(_node: Node, card: Card | None, _target: Target) -> bool:
+    return card is not None and card.pci is None
+
+
+def _no_programs(node: Node, card: Card | None, target: Target) -> bool:
+    """Return whether an engine's own processes could not be told from those of others."""
+    launchers = {one.launcher for one in target.engines if card and card.name in one.cards}
+    return bool(launchers - {"process"}) and not node.expect.processes
+
+
+_DECLARATIONS: Mapping[str, tuple[Callable[[Node, Card | None, Target], bool], str]] = {
+    **dict.fromkeys(_TRIAGE, (_no_cards, "declares no cards of {entity}")),
+    **dict.fromkeys(
+        ("xids_failed", "xids_since_boot", "xids_warned"),
+        (_no_address, "gives no PCI address of {entity} ([[node.card]] pci)"),
+    ),
+    "foreign_processes": (_no_programs, "does not name the programs on {entity} ([expect] processes)"),
+    "pins_differing": (
+        lambda node, _card, _target: not (node.expect.pins or node.expect.firmware),
+        "pins nothing of {entity} ([expect])",
+    ),
+    "fabric_outside": (
+        lambda node, _card, _target: not node.expect.fabric,
+        "declares no NVLink domain of {entity} ([expect] fabric)",
+    ),
+    "nvlinks_lost": (
+        lambda node, _card, _target: node.expect.nvlinks is None,
+        "declares no NVLinks of {entity} ([expect] nvlinks)",
+    ),
+    "mig_differences": (
+        lambda node, _card, _target: node.expect.mig is None,
+        "declares no layout of MIG for {entity} ([expect] mig)",
+    ),
+}
+"""By metric: whether the target lacks what the row compares with, and how to say so."""

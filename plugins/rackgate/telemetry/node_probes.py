@@ -1,0 +1,139 @@
+"""Preflight's look at hosts: facts and kernel logs -> measurements by (metric, node)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rackgate.measurement import Measurement, Reason, missing
+from rackgate.telemetry.host_findings import host_findings, outliers
+from rackgate.telemetry.host_triage import STEPS
+from rackgate.telemetry.xid import judge_events
+from rackgate.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from rackgate.telemetry.event_book import EventBook
+    from rackgate.telemetry.host import Fact
+    from rackgate.telemetry.host_triage import HostFinding
+
+__all__ = ["HOST_STEPS", "NODE_PROBES", "probe_events", "probe_hosts"]
+
+Probes = dict[tuple[str, str], Measurement]
+
+HOST_STEPS = {
+    "host_module": (
+        "findings",
+        "What is wrong with the driver's kernel module: nouveau, not loaded, Secure Boot, DKMS.",
+    ),
+    "host_driver": (
+        "findings",
+        "What is wrong with the driver: versions of module and library, a driver that hangs, fabric manager.",
+    ),
+    "host_cuda": ("findings", "What keeps CUDA from starting: no version, nvidia_uvm, compute mode."),
+    "host_runtime": ("findings", "What keeps cards out of containers: no runtime nvidia and no CDI."),
+    "host_network": ("findings", "What keeps cards and network cards apart: access control of PCIe bridges."),
+}
+"""Unit and definition of each step of the triage: its findings of class FAIL."""
+
+NODE_PROBES = {
+    **HOST_STEPS,
+    "host_warnings": ("findings", "Findings of class WARN in any step: complete, but degraded."),
+    "host_outliers": ("facts", "Facts in which the node differs from most other nodes."),
+    "clock_offset_s": ("s", "Distance of the node's clock from its time server's."),
+    "leak_detectors_wet": ("detectors", "Leak detectors that are or were wet."),
+    "leak_detectors_unknown": ("detectors", "Leak detectors that are not enabled or say nothing."),
+    "power_supplies_bad": ("supplies", "Power supplies that are not enabled and healthy."),
+    "xids_since_boot": (
+        "events",
+        "XIDs of class FAIL in the kernel log before the run, by card where its address is declared.",
+    ),
+    "fabric_outside": ("cards", "Cards that are not in the NVLink domain of most."),
+}
+"""Unit and definition of each probe of a node."""
+
+
+def probe_hosts(facts: Mapping[str, Mapping[str, Fact]], cards: Mapping[str, int]) -> Probes:
+    """Return findings and outliers of each node; `cards` is how many each should have."""
+    found: Probes = {}
+    different = outliers(facts)
+    for node, known in facts.items():
+        unread = _unread(known)
+        if unread is not None:
+            nothing = (*HOST_STEPS, "host_warnings", "host_outliers", "clock_offset_s")
+            found |= {(name, node): _not_read(name, node, unread) for name in nothing}
+            continue
+        findings = host_findings(known, cards=cards.get(node, 0))
+        for step in STEPS:
+            found[f"host_{step}", node] = _judged_step(step, node, findings)
+        warned = [one for one in findings if one.verdict is Verdict.WARN]
+        found["host_warnings", node] = _counted("host_warnings", node, len(warned), _words(warned))
+        mine = [one for one in different if one.node == node]
+        text = "; ".join(f"{one.fact} {one.value}, others {one.others} ({one.share})" for one in mine)
+        found["host_outliers", node] = _counted("host_outliers", node, len(mine), text)
+        found["clock_offset_s", node] = _offset(node, known["clock_offset_s"])
+    return found
+
+
+def _judged_step(step: str, node: str, findings: Iterable[HostFinding]) -> Measurement:
+    """Return how many findings of a step FAIL; without one, what could not be read leaves it open."""
+    mine = [one for one in findings if one.step == step]
+    failed = [one for one in mine if one.verdict is Verdict.FAIL]
+    unknown = [one for one in mine if one.verdict is Verdict.UNKNOWN]
+    name = f"host_{step}"
+    if unknown and not failed:
+        return missing(name, node, "findings", Reason.ABSENT, _words(unknown))
+    return _counted(name, node, len(failed), _words(failed))
+
+
+def _words(findings: Iterable[HostFinding]) -> str:
+    return "; ".join(f"{one.step}: {one.text}. {one.next_step}" for one in findings)
+
+
+def probe_events(books: Mapping[str, EventBook], problems: Mapping[str, str], before_ns: int) -> Probes:
+    """Return XIDs of class FAIL that a node's kernel log has from before the run.
+
+    Those of a declared address count for that card, all others for the node.
+    """
+    name, found = "xids_since_boot", {}
+    for node, book in books.items():
+        earlier = book.window(before_ns, before_ns).earlier
+        judged = [one for one in judge_events(earlier, card_of=book.card_of) if one.verdict is Verdict.FAIL]
+        for entity in (node, *book.card_of.values()):
+            mine = [one for one in judged if (one.entity or node) == entity]
+            if problems.get(node) and not mine:
+                found[name, entity] = missing(name, entity, "events", Reason.NO_PERMISSION, problems[node])
+                continue
+            text = "; ".join(f"{one.event.pci or entity}: {one.meaning}. {one.next_step}" for one in mine[:3])
+            found[name, entity] = _counted(name, entity, len(mine), text)
+    return found
+
+
+def _unread(known: Mapping[str, Fact]) -> Fact | None:
+    """Return the fact that shows that the host was not read at all."""
+    kernel = known.get("kernel")
+    return kernel if kernel is not None and kernel.value is None else None
+
+
+def _not_read(name: str, node: str, fact: Fact) -> Measurement:
+    return missing(name, node, NODE_PROBES[name][0], fact.reason or Reason.ABSENT, fact.detail)
+
+
+def _offset(node: str, fact: Fact) -> Measurement:
+    name = "clock_offset_s"
+    if fact.value is None:
+        return missing(name, node, "s", fact.reason or Reason.ABSENT, fact.detail)
+    value = abs(float(fact.value))
+    return Measurement(metric=name, entity=node, value=value, unit="s", count=1, source="probe")
+
+
+def _counted(name: str, node: str, number: int, detail: str) -> Measurement:
+    return Measurement(
+        metric=name,
+        entity=node,
+        value=float(number),
+        unit=NODE_PROBES[name][0],
+        count=1,
+        detail=detail,
+        source="probe",
+    )
