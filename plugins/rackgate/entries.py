@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from rackgate.message import hint_of
 from rackgate.record import digest_of
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def verdict_entry(
     measured["measured_by"] = measured.pop("source")
     measured["reason"] = judgement.reason
     measured["detail"] = judgement.detail or measurement.detail
+    measured["hint"] = hint_of(check, measurement, judgement)
     return {**asked, **measured, "verdict": str(judgement.verdict), "margin": judgement.margin}
 
 

@@ -27,6 +27,29 @@ class Reason(StrEnum):
     INSTRUMENT = "instrument"
     DIED = "died"
 
+    @property
+    def cure(self) -> str:
+        """What to do so that there is a value next time, in a sentence."""
+        return _CURES[self]
+
+
+_CURES = {
+    Reason.ABSENT: "Find out why the signal is not there: the card, its driver or the exporter.",
+    Reason.BLANK: "The source answered without a value. Restart the exporter or the driver's host engine.",
+    Reason.UNSUPPORTED: "The hardware does not offer this. Declare it in the target, with the reason.",
+    Reason.NO_PERMISSION: "Run as a user who may read this, or declare a narrower vantage in the target.",
+    Reason.TOOL_MISSING: "Install the tool named above on the node.",
+    Reason.TIMEOUT: "The source did not answer in time. See whether the node is overloaded or hung.",
+    Reason.UNREACHABLE: "Check the address in the target, the network, and that the service runs.",
+    Reason.TOO_FEW: "Offer more requests: raise the load's looks or duration in the acceptance file.",
+    Reason.STALE: "The source repeats an old value. Restart the exporter and compare its clock.",
+    Reason.GATED: "Repair what gated this check first.",
+    Reason.EXCLUDED: "The entity was left out on purpose. Run again without the exclusion.",
+    Reason.NOT_CONFIGURED: "Add what is missing to the target or the acceptance file.",
+    Reason.INSTRUMENT: "The load generator was the bottleneck. Use a quieter or a second load machine.",
+    Reason.DIED: "See the log of the process that died, under evidence/logs/.",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:

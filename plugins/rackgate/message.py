@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from rackgate.measurement import Reason
+
 if TYPE_CHECKING:
     from rackgate.judge import Judgement
     from rackgate.ledger import Ledger
     from rackgate.measurement import Measurement
     from rackgate.slo import Check
 
-__all__ = ["gated_message", "headline", "number", "scope_text", "verdict_message"]
+__all__ = ["gated_message", "headline", "hint_of", "number", "scope_text", "verdict_message"]
+
+
+_ABOUT_THE_THING = (Reason.ABSENT, Reason.BLANK, Reason.UNSUPPORTED)
+"""Reasons that say something of what the row judges; the others are about the way to it."""
 
 
 def number(value: float | None, unit: str = "") -> str:
@@ -43,9 +49,20 @@ def verdict_message(check: Check, measurement: Measurement, judgement: Judgement
     if not judgement.verdict.accepted:
         lines += _cause(detail)
         lines += [f"  beside  {text}" for text in measurement.beside]
-        hint = measurement.hint or slo.hint
+        hint = hint_of(check, measurement, judgement)
         lines += [f"  next    {hint}"] if hint else []
     return "\n".join(lines)
+
+
+def hint_of(check: Check, measurement: Measurement, judgement: Judgement) -> str:
+    """Return what to try: what the measuring itself found out, else the row's hint.
+
+    A row's hint is about what the row judges. Where that was not seen at all, because of the instrument
+    or the way to it, the cure of the reason stands instead.
+    """
+    if measurement.hint or judgement.reason is None or judgement.reason in _ABOUT_THE_THING:
+        return measurement.hint or check.slo.hint
+    return judgement.reason.cure
 
 
 def _cause(seen: str) -> list[str]:

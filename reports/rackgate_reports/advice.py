@@ -5,36 +5,21 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from rackgate.measurement import Reason
+
 if TYPE_CHECKING:
     from rackgate_reports.evidence import RunEvidence
     from rackgate_reports.story import Trouble
 
 __all__ = ["next_step", "repeat_command"]
 
-_REASONS = {
-    "absent": "Find out why the signal is not there: the card, its driver or the exporter.",
-    "blank": "The source answered without a value. Restart the exporter or the driver's host engine.",
-    "unsupported": "The hardware does not offer this. Declare it in the target, with the reason.",
-    "no_permission": "Run as a user who may read this, or declare a narrower vantage in the target.",
-    "tool_missing": "Install the tool named above on the node.",
-    "timeout": "The source did not answer in time. See whether the node is overloaded or hung.",
-    "unreachable": "Check the address in the target, the network, and that the service runs.",
-    "too_few": "Offer more requests: raise the load's looks or duration in the acceptance file.",
-    "stale": "The source repeats an old value. Restart the exporter and compare its clock.",
-    "gated": "Repair what gated this check first.",
-    "excluded": "The entity was left out on purpose. Run again without the exclusion.",
-    "not_configured": "Add what is missing to the target or the acceptance file.",
-    "instrument": "The load generator was the bottleneck. Use a quieter or a second load machine.",
-    "died": "See the log of the process that died, under evidence/logs/.",
-}
 
-
-def next_step(run: RunEvidence, trouble: Trouble) -> tuple[str, str]:
-    """Return what to do about a trouble, in words, and the command that tests only it again."""
-    reasons = list(dict.fromkeys(row.reason for row in trouble.rows if row.reason))
-    words = " ".join(_REASONS[reason] for reason in reasons if reason in _REASONS)
-    if not words:
-        words = "Repair the cause, then test again what was repaired."
+def next_step(run: RunEvidence, trouble: Trouble) -> tuple[tuple[str, ...], str]:
+    """Return what to do about a trouble, in sentences, and the command that tests only it again."""
+    hints = [row.hint for row in trouble.rows[:1] if row.hint]
+    cures = [Reason(row.reason).cure for row in trouble.rows if row.reason in set(Reason)]
+    again = [] if cures else ["Repair the cause, then test again what was repaired."]
+    words = tuple(dict.fromkeys([*hints, *cures, *again]))
     entities = [row.entity for row in trouble.rows if row.entity not in ("rack", "gateway", "")]
     parts = _command(run)
     parts.append(f"--rack-stage={trouble.stage}")

@@ -165,7 +165,7 @@ def _trouble(run: RunEvidence, trouble: Trouble) -> str:
     lines += [f"  * {_seen(row)}" for row in trouble.rows[:8]]
     if len(trouble.rows) > 8:
         lines.append(f"  * and {len(trouble.rows) - 8:,} more entities")
-    lines.append(f"  * Next: {_safe(' '.join(part for part in (first.hint, words) if part), 400)}")
+    lines.append(f"  * Next: {_safe(' '.join(words), 400)}")
     lines.append(f"  * {_code(command, 300)}")
     return "\n".join(lines) + "\n"
 

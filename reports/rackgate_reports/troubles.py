@@ -86,14 +86,14 @@ def _trouble(run: RunEvidence, trouble: Trouble) -> str:
     seen = "".join(_seen(row) for row in trouble.rows[:_MOST_ENTITIES])
     rest = len(trouble.rows) - _MOST_ENTITIES
     more = f"<li>and {rest:,} more</li>" if rest > 0 else ""
-    hint = f"<p>{escape(first.hint, 600)}</p>" if first.hint else ""
+    todo = "".join(f"<p>{escape(sentence, 600)}</p>" for sentence in words)
     return (
         f'<article class="trouble b-{trouble.verdict.lower()}"><header>{badge(str(trouble.verdict))}'
         f"<h3><code>{escape(trouble.slo, 120)}</code></h3><p>{escape(stage_name(trouble.stage))} · "
         f"{escape(metric_name(first.metric, first.statistic), 100)} must be "
         f"{escape(limit(first.op, bound, unit))}</p></header>"
         f'<div class="found"><ul class="seen">{seen}{more}</ul>{_source(trouble)}</div>'
-        f'<div class="todo"><h4>What to do</h4>{hint}<p>{escape(words, 900)}</p>'
+        f'<div class="todo"><h4>What to do</h4>{todo}'
         f'<pre tabindex="0"><code>{escape(command, 600)}</code></pre></div>'
         "</article>"
     )

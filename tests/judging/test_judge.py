@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackgate.judge import judge, quantile_of
+from rackgate.message import verdict_message
 from rackgate.measurement import Bounds, Measurement, Reason, missing
 from rackgate.slo import Check, Op, Scope, Severity, Slo
 from rackgate.verdict import Verdict, worst
@@ -166,3 +167,23 @@ def test_the_worst_verdict_wins_and_nothing_is_unknown(verdicts):
 )
 def test_statistics_that_are_percentiles(statistic, quantile):
     assert quantile == quantile_of(statistic)
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        (Reason.INSTRUMENT, "Use a quieter or a second load machine."),
+        (Reason.UNREACHABLE, "Check the address in the target"),
+        (Reason.BLANK, "Look at this card."),
+    ],
+)
+def test_the_next_step_is_about_what_stood_in_the_way(reason, said):
+    asked, nothing = check(hint="Look at this card."), missing("ttft_ms", "node1/gpu0", "ms", reason, "why")
+    message = verdict_message(asked, nothing, judge(asked, nothing))
+    (step,) = [line for line in message.splitlines() if line.startswith("  next ")]
+    assert said in step
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_has_a_cure(reason):
+    assert reason.cure.endswith(".")
