@@ -26,23 +26,24 @@ CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel")
 """What a row's `applies_to` may ask."""
 
 _LEAST_PEERS = 3
+_PAIRED = "+"
 _VANTAGES = ("endpoint", "tenant", "operator")
 
 
 def pairs_of(target: Target) -> tuple[tuple[EngineSpec, EngineSpec], ...]:
     """Neighbouring single-card engines of one node, two by two."""
-    pairs: list[tuple[EngineSpec, EngineSpec]] = []
-    for node in target.nodes:
-        single = [
-            engine for engine in target.engines if engine.nodes == (node.name,) and len(engine.cards) == 1
-        ]
-        pairs += zip(single[::2], single[1::2], strict=False)
-    return tuple(pairs)
+    single: dict[str, list[EngineSpec]] = {node.name: [] for node in target.nodes}
+    for engine in target.engines:
+        if len(engine.cards) == 1 and len(engine.nodes) == 1 and engine.nodes[0] in single:
+            single[engine.nodes[0]].append(engine)
+    return tuple(
+        pair for engines in single.values() for pair in zip(engines[::2], engines[1::2], strict=False)
+    )
 
 
 def pair_name(first: EngineSpec, second: EngineSpec) -> str:
     """`node1/gpu0+gpu1`."""
-    return f"{first.entity}+{second.entity.split('/')[-1]}"
+    return f"{first.entity}{_PAIRED}{second.entity.split('/')[-1]}"
 
 
 def entities_of(scope: Scope, target: Target) -> tuple[str, ...]:
@@ -64,7 +65,7 @@ def members_of(entity: str, target: Target) -> frozenset[str]:
     """The engines' entities that stand behind an entity: all of the rack's, of a pool's, of a node's."""
     if entity == "rack":
         return frozenset(engine.entity for engine in target.engines)
-    for first, second in pairs_of(target):
+    for first, second in pairs_of(target) if _PAIRED in entity else ():
         if entity == pair_name(first, second):
             return frozenset({first.entity, second.entity})
     return frozenset(
