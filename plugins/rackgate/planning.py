@@ -184,7 +184,7 @@ def _facts(entity: str, target: Target) -> dict[str, str]:
 
 
 def _applies(row: Slo, entity: str, target: Target) -> bool:
-    facts = _facts(entity, target)
+    facts = _facts(entity, target) if row.applies_to else {}
     return all(facts.get(name) in values for name, values in row.applies_to.items())
 
 
