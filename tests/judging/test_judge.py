@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackgate.judge import judge, quantile_of
-from rackgate.message import verdict_message
 from rackgate.measurement import Bounds, Measurement, Reason, missing
+from rackgate.message import verdict_message
 from rackgate.slo import Check, Op, Scope, Severity, Slo
 from rackgate.verdict import Verdict, worst
 
