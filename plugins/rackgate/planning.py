@@ -31,13 +31,16 @@ _VANTAGES = ("endpoint", "tenant", "operator")
 
 
 def pairs_of(target: Target) -> tuple[tuple[EngineSpec, EngineSpec], ...]:
-    """Neighbouring single-card engines of one node, two by two."""
-    single: dict[str, list[EngineSpec]] = {node.name: [] for node in target.nodes}
+    """Neighbouring engines of one node with one card each, or with none, two by two."""
+    alike: dict[tuple[str, bool], list[EngineSpec]] = {
+        (node.name, has_card): [] for node in target.nodes for has_card in (True, False)
+    }
     for engine in target.engines:
-        if len(engine.cards) == 1 and len(engine.nodes) == 1 and engine.nodes[0] in single:
-            single[engine.nodes[0]].append(engine)
+        place = (engine.nodes[0], bool(engine.cards)) if len(engine.nodes) == 1 else ("", False)
+        if len(engine.cards) <= 1 and place in alike:
+            alike[place].append(engine)
     return tuple(
-        pair for engines in single.values() for pair in zip(engines[::2], engines[1::2], strict=False)
+        pair for engines in alike.values() for pair in zip(engines[::2], engines[1::2], strict=False)
     )
 
 

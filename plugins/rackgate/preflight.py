@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
+from rackgate.target import GATEWAY
 from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
 from rackgate.telemetry.driver_probes import probe_domains, probe_driver
 from rackgate.telemetry.inventory_probes import probe_holders, probe_listing, probe_pins
@@ -99,10 +100,15 @@ def _first_request(name: str, entity: str, probe: EngineProbe) -> Measurement:
 
 
 def probe_gateway(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
-    """Return whether one request through the gateway gives a token; nothing if no gateway is declared."""
+    """Return whether one request through the gateway gives a token; nothing if no gateway is declared.
+
+    A gateway that was to be started and did not come up has failed already, with its own message and hint.
+    """
     from rackgate.engines.probe import probe_engine
 
-    name, gateway = "gateway_request_ok", site.gateway()
+    name, gateway, failure = "gateway_request_ok", site.gateway(), site.failures.get(GATEWAY)
+    if failure is not None:
+        return {(name, "rack"): _bool(name, "rack", False, f"{failure.layer}: {failure}", failure.hint)}
     if gateway is None:
         return {}
     probe = probe_engine(gateway.url, gateway.model, gateway.headers, gateway.protocol, deadline_s)

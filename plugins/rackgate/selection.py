@@ -48,9 +48,10 @@ def select(target: Target, *, only: Sequence[str], exclude: Sequence[str]) -> Se
         )
         for node in target.nodes
     )
-    bare = {node.name for node in target.nodes if not node.cards and not why_not(node.name)}
+    stays = {node.name for node in target.nodes if not node.cards and not why_not(node.name)}
+    stays |= {name for engine in engines for name in engine.nodes}
     kept = replace(
-        target, nodes=tuple(node for node in nodes if node.cards or node.name in bare), engines=engines
+        target, nodes=tuple(node for node in nodes if node.cards or node.name in stays), engines=engines
     )
     units = [card.name for card in target.cards] or [engine.entity for engine in target.engines]
     left = {card.name for card in kept.cards} or {engine.entity for engine in kept.engines}

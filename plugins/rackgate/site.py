@@ -7,21 +7,26 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rackgate.engine import Engine, LaunchFailed
+from rackgate.gateway import before_engines, gateway_spec, unreachable
 from rackgate.measurement import Measurement
+from rackgate.target import GATEWAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from rackgate.loadgen import Endpoint
     from rackgate.run import Run
-    from rackgate.target import EngineSpec, Target
+    from rackgate.target import EngineSpec, Gateway, Target
 
 __all__ = ["Site", "open_site"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """`target` with the addresses of this run; engines by entity; why the others did not come up."""
+    """`target` with the addresses of this run; engines by entity; why the others did not come up.
+
+    `failures` has the gateway too, under its entity, if it was to be started and did not come up.
+    """
 
     target: Target
     engines: Mapping[str, Engine]
@@ -53,12 +58,17 @@ class Site:
         )
 
     def front(self, run: Run, stage: str) -> list[Endpoint]:
-        """Return where users come in: the gateway, or without one every engine that is not quarantined."""
+        """Return where users come in: the gateway, or without one every engine that is not quarantined.
+
+        Nothing if the target has a gateway that did not come up: its users would come in nowhere.
+        """
+        if self.target.gateway is None:
+            return [self.endpoint(engine) for engine in self.qualified(run, stage)]
         gateway = self.gateway()
-        return [gateway] if gateway else [self.endpoint(engine) for engine in self.qualified(run, stage)]
+        return [gateway] if gateway else []
 
     def gateway(self) -> Endpoint | None:
-        """Return where the gateway answers; None if the target has none."""
+        """Return where the gateway answers; None if the target has none, or it did not come up."""
         from rackgate.engines.launchers.outcome import key_headers
         from rackgate.loadgen import Endpoint
 
@@ -72,7 +82,7 @@ class Site:
             )
         keyed = replace(self.target.engines[0], api_key_env=gateway.api_key_env)
         return Endpoint(
-            entity="gateway",
+            entity=GATEWAY,
             url=gateway.url,
             model=self.target.model,
             headers=key_headers(keyed),
@@ -83,7 +93,7 @@ class Site:
 
 @contextmanager
 def open_site(run: Run, *, scenario: str, seed: int) -> Iterator[Site]:
-    """Start or find every engine of the target; end all that were started on leaving."""
+    """Start or find every engine of the target, then its gateway; end all that were started on leaving."""
     if any(spec.launcher == "simulated" for spec in run.target.engines):
         with _simulated(run, scenario, seed) as site:
             yield site
@@ -94,20 +104,49 @@ def open_site(run: Run, *, scenario: str, seed: int) -> Iterator[Site]:
     with ExitStack() as stack:
         for spec in run.target.engines:
             _launch(run, spec, stack, engines, failures)
-        specs = tuple(
-            replace(spec, url=engines[spec.entity].url) if spec.entity in engines else spec
-            for spec in run.target.engines
+            if spec.entity in engines:
+                _record_cold_start(run, engines[spec.entity])
+        gateway = _launch_gateway(run, stack, engines, failures)
+        here = replace(run.target, engines=_with_addresses(run.target, engines), gateway=gateway)
+        yield Site(
+            target=here,
+            engines={entity: engine for entity, engine in engines.items() if entity != GATEWAY},
+            failures=failures,
         )
-        yield Site(target=replace(run.target, engines=specs), engines=engines, failures=failures)
     for engine in engines.values():
         _record(
             run, engine.spec, state="stopped" if engine.spec.launcher != "remote" else "left", url=engine.url
         )
 
 
+def _with_addresses(target: Target, engines: Mapping[str, Engine]) -> tuple[EngineSpec, ...]:
+    return tuple(
+        replace(spec, url=engines[spec.entity].url) if spec.entity in engines else spec
+        for spec in target.engines
+    )
+
+
+def _launch_gateway(
+    run: Run, stack: ExitStack, engines: dict[str, Engine], failures: dict[str, LaunchFailed]
+) -> Gateway | None:
+    """Start the gateway before the engines that came up, and return it with its address in this run."""
+    gateway, spec = run.target.gateway, gateway_spec(run.target)
+    if gateway is None or spec is None:
+        return gateway
+    problem, hint = unreachable(spec, engines), "set network = 'host' for it, or bind_address for the engines"
+    if not engines:
+        problem, hint = "no engine came up", "see the engines first"
+    if problem:
+        reason = f"{spec.title}: it was not started: {problem}"
+        _failed(run, spec, LaunchFailed(reason, layer="service", hint=hint), failures)
+    else:
+        _launch(run, before_engines(spec, run.target, engines), stack, engines, failures)
+    return replace(gateway, url=engines[GATEWAY].url if GATEWAY in engines else None)
+
+
 def _sweep(run: Run) -> None:
     """End what dead runs of this user left on this machine, and say so: it would share the cards with us."""
-    if all(spec.launcher == "remote" for spec in run.target.engines):
+    if gateway_spec(run.target) is None and all(spec.launcher == "remote" for spec in run.target.engines):
         return
     from rackgate.engines.leftovers import find_leftovers, remove
 
@@ -127,21 +166,24 @@ def _launch(
     engines: dict[str, Engine],
     failures: dict[str, LaunchFailed],
 ) -> None:
-    run.on_progress(f"engine {spec.name}: {spec.launcher}, waiting for a token")
+    run.on_progress(f"{spec.title}: {spec.launcher}, waiting for a token")
     launcher = run.registry.launchers[spec.launcher]
     try:
         engine = stack.enter_context(
             launcher(spec, run_id=run.run_id, log_dir=str(run.evidence / "logs"), on_progress=run.on_progress)
         )
     except LaunchFailed as failure:
-        failures[spec.entity] = failure
-        _record(run, spec, state="failed", layer=failure.layer, message=str(failure), hint=failure.hint)
+        _failed(run, spec, failure, failures)
         return
     engines[spec.entity] = engine
     _record(
         run, spec, state="ready", url=engine.url, cold_start_s=engine.cold_start_s, image=engine.image_digest
     )
-    _record_cold_start(run, engine)
+
+
+def _failed(run: Run, spec: EngineSpec, failure: LaunchFailed, failures: dict[str, LaunchFailed]) -> None:
+    failures[spec.entity] = failure
+    _record(run, spec, state="failed", layer=failure.layer, message=str(failure), hint=failure.hint)
 
 
 @contextmanager

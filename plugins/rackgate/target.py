@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "GATEWAY",
     "GRADES",
     "BatchSystem",
     "Card",
@@ -26,6 +27,9 @@ __all__ = [
 
 GRADES = ("simulated", "unproven", "cpu", "accelerator")
 """What evidence can be worth, the least first."""
+
+GATEWAY = "gateway"
+"""The entity that the target's gateway is; no engine has this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +152,11 @@ class EngineSpec:
         return tuple(dict.fromkeys(member.node for member in self.members))
 
     @property
+    def title(self) -> str:
+        """What messages call it: a gateway that a run starts is a spec too, and the only one of its name."""
+        return self.name if self.name == GATEWAY else f"engine {self.name}"
+
+    @property
     def entity(self) -> str:
         """The card's name for an engine of exactly one card, else the engine's own."""
         return self.cards[0] if len(self.cards) == 1 else self.name
@@ -155,11 +164,22 @@ class EngineSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """The address users call. `served_by_header` names the response header that says who answered."""
+    """The address users call. `served_by_header` names the response header that says who answered.
+
+    It is found at `url`, or started by the launcher of that name, after the engines; `settings` is that
+    launcher's own table, whose words may name the engines (rackgate.backends).
+    """
 
     url: str | None = None
     api_key_env: str | None = None
     served_by_header: str = "x-served-by"
+    launcher: str = "remote"
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def started(self) -> bool:
+        """Whether a run starts it."""
+        return self.launcher != "remote"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

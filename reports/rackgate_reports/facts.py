@@ -80,7 +80,7 @@ def _target_facts(target: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Model", escape(target.get("model") or "", 120)),
         ("Size", f"{plural(cards, 'card')} on {plural(len(nodes), 'node')}, {engines}"),
         ("Seen as", escape(target.get("vantage") or "", 40)),
-        ("Gateway", escape(gateway.get("url") or "none", 200)),
+        ("Gateway", escape(gateway.get("url") or _started(gateway) or "none", 200)),
         ("May break", escape(", ".join(map(str, target.get("may_break") or ())) or "nothing", 200)),
         (
             "Prices",
@@ -89,6 +89,10 @@ def _target_facts(target: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("File", escape(target.get("source") or "", 200)),
         ("SHA-256 of target", _digest(target.get("digest"))),
     ]
+
+
+def _started(gateway: Mapping[str, Any]) -> str:
+    return f"started by the run ({gateway['launcher']})" if gateway.get("launcher") else ""
 
 
 def _software(first: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -182,6 +182,86 @@ def test_one_server_is_not_counted_as_two(wrong_target, first, second, twice):
     assert (expected if twice else []) == wrong_target(changed(["engine"], engines))
 
 
+def test_one_exporter_does_not_speak_for_two_nodes(wrong_target):
+    nodes = [{"name": name, "cards": 2, "exporter": "http://h:9400/metrics"} for name in ("node1", "node2")]
+    assert [
+        "rack.toml: node[1].exporter: http://h:9400/metrics is also the address of node[0].exporter"
+    ] == wrong_target(changed(["node"], nodes))
+
+
+STARTED = {"launcher": "process", "settings": {"command": ["lb", "{e.url}", "{each.host}:{each.port}"]}}
+
+
+def test_a_gateway_can_be_started_like_an_engine(launchers):
+    gateway = parse_target(changed(["gateway"], STARTED), "rack.toml", launchers).gateway
+    assert (True, None, "process", "x-served-by") == (
+        gateway.started,
+        gateway.url,
+        gateway.launcher,
+        gateway.served_by_header,
+    )
+    found = parse_target(changed(["gateway"], {"url": "http://g"}), "rack.toml", launchers).gateway
+    assert (False, "http://g") == (found.started, found.url)
+
+
+@pytest.mark.parametrize(
+    ("gateway", "problems"),
+    [
+        ({}, ["gateway.url: missing (launcher 'remote' needs it)"]),
+        (
+            {"url": "http://g", "settings": {"command": []}},
+            ["gateway.settings: launcher 'remote' has none: it starts nothing"],
+        ),
+        (
+            {**STARTED, "launcher": "proces"},
+            ["gateway.launcher: no launcher 'proces'; did you mean 'process'?"],
+        ),
+        (
+            {**STARTED, "url": "http://g"},
+            ["gateway.url: launcher 'process' starts it: it is known only then"],
+        ),
+        (
+            {"launcher": "process", "settings": {"comand": [], "command": ["{d.url}", "{model.name}"]}},
+            [
+                "gateway.settings: comand: unknown key",
+                "gateway.settings: no engine 'd' behind it; valid: e, each",
+                "gateway.settings: no engine 'model' behind it; valid: e, each",
+            ],
+        ),
+        ({"launcher": 7}, ["gateway.launcher: Input should be a valid string (given: 7)"]),
+    ],
+)
+def test_a_gateway_that_cannot_be_had_is_refused_with_all_problems(wrong_target, gateway, problems):
+    found = wrong_target(changed(["gateway"], gateway))
+    assert [f"rack.toml: {problem}" for problem in problems] == found
+
+
+def test_a_started_gateway_has_no_members(wrong_target, launchers):
+    launchers["process"] = lambda _settings: []
+    gateway = {"launcher": "process", "settings": {"members": []}}
+    assert ["rack.toml: gateway.settings.members: a gateway has none"] == wrong_target(
+        changed(["gateway"], gateway)
+    )
+
+
+def test_an_engine_without_cards_can_say_its_node(launchers):
+    engine = {"name": "e", "launcher": "remote", "url": "http://h:1", "pool": "cpu", "node": "node1"}
+    spec = parse_target(changed(["engine"], [engine]), "rack.toml", launchers).engines[0]
+    assert ("e", ("node1",), ()) == (spec.entity, spec.nodes, spec.cards)
+
+
+@pytest.mark.parametrize(
+    ("node", "cards", "problem"),
+    [
+        ("nod1", [], "engine[0].node: no node 'nod1'; did you mean 'node1'?"),
+        ("node1", ["node1/gpu0"], "engine[0].node: its cards say it: leave it out"),
+    ],
+)
+def test_a_node_that_cannot_be_the_engines_is_refused(wrong_target, node, cards, problem):
+    engine = {"name": "e", "launcher": "remote", "url": "http://h:1", "node": node, "cards": cards}
+    assert [f"rack.toml: {problem}"] == wrong_target(changed(["engine"], [engine]))
+
+
 def test_contradictions_are_told_with_the_mistakes_of_form(wrong_target):
     data = changed(["target", "nam"], "x")
     data["engine"][0] |= {"launcher": "proces", "cards": ["node1/gpu7"], "naem": "e"}

@@ -222,6 +222,7 @@ def plan_of(filled):
         daemon=choose_daemon("unix:///nowhere"),
         labels={"rackgate.launch": "x"},
         environment={},
+        files={},
         start=WrappedStart(entrypoint=None, command=(), environment={}),
         inside_port=8000,
         bind=("127.0.0.1", 1),

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Build rackgate-simulated-engine:local, the small image that the container tests and examples start.
+# Build the small images that the container tests and examples start: rackgate-simulated-engine:local here,
+# rackgate-haproxy:local in gateway.sh.
 #
 # usage: tests/images/build.sh                   (idempotent; under a second when nothing changed)
 #
@@ -27,6 +28,8 @@ exec 9>"$cache/images.lock"
 flock 9
 
 docker version >/dev/null 2>&1 || fail "no Docker daemon answers: run tests/images/start_docker.sh as root"
+
+sh "$here/gateway.sh"
 
 # What the simulated engine is made of: a change elsewhere in the package needs no new image.
 parts="rackgate/__init__.py rackgate/engine.py rackgate/target.py rackgate/verdict.py rackgate/simulator"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from rackgate.backends import EACH, named_backends
 from rackgate.config.problems import nearest
 from rackgate.config.target_tables import CARDS_UNREAD, UNREAD
 
@@ -36,6 +37,7 @@ def contradictions(
     problems += _cards(parsed)
     for index, engine in enumerate(parsed.engine):
         problems += [f"engine[{index}].{problem}" for problem in _launching(engine, launchers)]
+    problems += _gateway(parsed, launchers)
     return problems + _addresses(parsed)
 
 
@@ -93,6 +95,10 @@ def _cards(parsed: TargetFile) -> list[str]:
     problems = []
     taken: dict[str, str] = {}
     for index, engine in enumerate(parsed.engine):
+        if engine.node is not None and engine.cards:
+            problems.append(f"engine[{index}].node: its cards say it: leave it out")
+        elif engine.node is not None and engine.node not in nodes and UNREAD not in nodes:
+            problems.append(f"engine[{index}].node: no node '{engine.node}'{nearest(engine.node, nodes)}")
         for card in engine.cards:
             node = card.split("/")[0]
             doubtful = node in unread or (UNREAD in nodes and node not in nodes)
@@ -117,9 +123,38 @@ def _launching(
     return problems
 
 
+def _gateway(
+    parsed: TargetFile, launchers: Mapping[str, Callable[[Mapping[str, object]], list[str]]]
+) -> list[str]:
+    """Return what is wrong with a gateway that is found, or that is started in front of the engines."""
+    gateway = parsed.gateway
+    if gateway is None or gateway.launcher == UNREAD:
+        return []
+    if gateway.launcher == "remote":
+        problems = [] if gateway.url else ["gateway.url: missing (launcher 'remote' needs it)"]
+        if gateway.settings:
+            problems.append("gateway.settings: launcher 'remote' has none: it starts nothing")
+        return problems
+    if gateway.launcher not in launchers:
+        return [f"gateway.launcher: no launcher '{gateway.launcher}'{nearest(gateway.launcher, launchers)}"]
+    problems = [f"gateway.settings: {text}" for text in launchers[gateway.launcher](gateway.settings)]
+    if gateway.url:
+        problems.append(f"gateway.url: launcher '{gateway.launcher}' starts it: it is known only then")
+    if "members" in gateway.settings:
+        problems.append("gateway.settings.members: a gateway has none")
+    known = {engine.name for engine in parsed.engine}
+    problems += [
+        f"gateway.settings: no engine '{name}' behind it{nearest(name, [*known, EACH])}"
+        for name in named_backends(gateway.settings)
+        if name not in known | {EACH} and UNREAD not in known
+    ]
+    return problems
+
+
 def _addresses(parsed: TargetFile) -> list[str]:
-    """Return the addresses that stand twice: one server would be counted as two."""
+    """Return the addresses that stand twice: one server would be counted as two, or one node as another."""
     given = [(f"engine[{index}].url", engine.url) for index, engine in enumerate(parsed.engine)]
+    given += [(f"node[{index}].exporter", node.exporter) for index, node in enumerate(parsed.node)]
     given.append(("gateway.url", parsed.gateway.url if parsed.gateway else None))
     problems = []
     first: dict[tuple[object, ...], str] = {}

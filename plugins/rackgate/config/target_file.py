@@ -159,7 +159,7 @@ def _redfish(table: RedfishTable) -> nouns.Redfish:
 
 
 def _engine(table: EngineTable, model: str) -> nouns.EngineSpec:
-    by_node: dict[str, list[str]] = {}
+    by_node: dict[str, list[str]] = {table.node: []} if table.node else {}
     for card in table.cards:
         by_node.setdefault(card.split("/")[0], []).append(card)
     return nouns.EngineSpec(

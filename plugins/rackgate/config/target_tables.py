@@ -154,7 +154,10 @@ class NodeTable(_Table):
 
 
 class EngineTable(_Table):
-    """`[[engine]]`: what serves, on which cards, and how it is started or found."""
+    """`[[engine]]`: what serves, on which cards, and how it is started or found.
+
+    `node` is where an engine that uses no card runs.
+    """
 
     name: Name
     launcher: str
@@ -163,16 +166,19 @@ class EngineTable(_Table):
     pool: Name = "gpu"
     url: Url | None = None
     api_key_env: str | None = None
+    node: Name | None = None
     cards: list[str] = []
     settings: dict[str, Any] = {}
 
 
 class GatewayTable(_Table):
-    """`[gateway]`: the address users call."""
+    """`[gateway]`: the address users call, or how it is started in front of the engines."""
 
-    url: Url
+    launcher: str = "remote"
+    url: Url | None = None
     api_key_env: str | None = None
     served_by_header: str = "x-served-by"
+    settings: dict[str, Any] = {}
 
 
 class BatchTable(_Table):
@@ -227,7 +233,7 @@ def _readable(model: type[_TableT], raw: Mapping[str, Any]) -> _TableT:
     lost = [
         name
         for name, field in model.model_fields.items()
-        if name in bad & {"url"} or (field.is_required() and name not in good)
+        if name in bad & {"url", "launcher"} or (field.is_required() and name not in good)
     ]
     stand_in = {name: "http://unread" if name == "url" else "unread" for name in lost}
     unread: dict[str, Any] = dict.fromkeys(lost, UNREAD)

@@ -17,6 +17,7 @@ from rackgate.engines.launchers.images import image_of
 from rackgate.engines.launchers.members import parts_of
 from rackgate.engines.launchers.settings import text, text_table, texts
 from rackgate.engines.tunnel import daemon_client
+from rackgate.gateway import gateway_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,7 @@ class Need:
 
 def needs_of(target: Target) -> list[Need]:
     """Return everything the target needs, each once, in the order of its engines."""
-    found = [need for spec in target.engines for need in _engine_needs(spec)]
+    found = [need for spec in _all_specs(target) for need in _engine_needs(spec)]
     if target.batch is not None:
         found.append(_command(target.batch.command[0], "batch", None))
     found += _wheels()
@@ -57,12 +58,17 @@ def needs_of(target: Target) -> list[Need]:
 def daemons_of(target: Target) -> list[Daemon]:
     """Return the daemons that the target's containers run on, each once."""
     found: dict[str, Daemon] = {}
-    for spec in target.engines:
+    for spec in _all_specs(target):
         for part in parts_of(spec) if spec.launcher == "container" else ():
             daemon = _daemon(part.spec)
             if daemon is not None:
                 found[daemon.address] = daemon
     return list(found.values())
+
+
+def _all_specs(target: Target) -> tuple[EngineSpec, ...]:
+    gateway = gateway_spec(target)
+    return (*target.engines, gateway) if gateway else target.engines
 
 
 def _daemon(spec: EngineSpec) -> Daemon | None:

@@ -15,6 +15,7 @@ from rackgate.engines.launchers.boxes import BoxPlan, start_box
 from rackgate.engines.launchers.devices import compare_views, device_request, node_view, wanted_cards
 from rackgate.engines.launchers.filling import filled_environment, filled_in, placeholders, with_defaults
 from rackgate.engines.launchers.images import resolve_image
+from rackgate.engines.launchers.laid_files import BOX_FOLDER, filled_files
 from rackgate.engines.launchers.members import PartSpec, peer_values
 from rackgate.engines.launchers.outcome import redacted, start_refused
 from rackgate.engines.launchers.ports import free_port, url_of
@@ -106,7 +107,7 @@ class BoxLaunch:
         name = text(spec.settings, "image") or ""
         image = resolve_image(spec, client, name, text(spec.settings, "pull", "never") or "", self._tell)
         self.digests[part.short] = image.digest
-        if len(parts) > 1:
+        if len(parts) > 1 and not _on_host(part):
             self._network(daemon, client, spec)
         running = self._run(part, parts, spec, image, secrets)
         self._stack.callback(self._end, part, running)
@@ -170,8 +171,11 @@ class BoxLaunch:
         self, part: PartSpec, parts: tuple[PartSpec, ...], spec: EngineSpec, image: Image, secrets: Secrets
     ) -> BoxPlan:
         daemon = _daemon_of(part)
-        inside = whole(spec.settings, "port", 8000)
-        values = placeholders(spec, "0.0.0.0", inside) | peer_values(self._peers(part, parts))
+        bind = self._bind(part)
+        host, inside = bind if _on_host(part) else ("0.0.0.0", whole(spec.settings, "port", 8000))
+        values = placeholders(spec, host, inside) | peer_values(self._peers(part, parts))
+        values["files"] = BOX_FOLDER
+        laid = {f"{BOX_FOLDER}/{name}": text for name, text in filled_files(spec.settings, values).items()}
         command = tuple(filled_in(texts(spec.settings, "command"), values))
         return BoxPlan(
             spec=spec,
@@ -181,27 +185,31 @@ class BoxLaunch:
             labels={**self._labels, "rackgate.image": image.name},
             environment=filled_environment(spec.settings, values),
             start=_wrapped(spec, image, secrets, command),
+            files=laid,
             inside_port=inside,
-            bind=self._bind(part),
+            bind=None if _on_host(part) else bind,
             network=self._networks.get(daemon.address, ""),
         )
 
     def _peers(self, part: PartSpec, parts: tuple[PartSpec, ...]) -> Mapping[str, tuple[str, int]]:
-        """Return where a part reaches the others: by name on its own daemon, else as published."""
+        """Return where a part reaches the others: by name on its own daemon's network, else as published."""
         own, found = _daemon_of(part).address, {}
         for peer in parts:
             daemon = _daemon_of(peer)
             near = (peer.short, whole(filled_spec(peer).settings, "port", 8000))
             far = (_reached_at(peer, daemon), self._bind(peer)[1])
-            found[peer.short] = near if daemon.address == own else far
+            named = daemon.address == own and not _on_host(part) and not _on_host(peer)
+            found[peer.short] = near if named else far
         return found
 
     def _bind(self, part: PartSpec) -> tuple[str, int]:
-        """Return the one address and port of its node on which a part is published."""
+        """Return the one address and port of its node on which a part is published, or listens itself."""
         if part.short not in self._binds:
             daemon = _daemon_of(part)
             address = text(part.spec.settings, "bind_address") or _bind_address(daemon)
             fixed = whole(part.spec.settings, "host_port")
+            if _on_host(part):
+                fixed = fixed or whole(part.spec.settings, "port")
             port = free_port(address) if daemon.is_local else random.randint(*_REMOTE_PORTS)
             self._binds[part.short] = (address, fixed or port)
         return self._binds[part.short]
@@ -213,6 +221,11 @@ class BoxLaunch:
             log = redacted(running.logs().decode("utf-8", "replace"), hidden_values(part.spec))
             self.log_path(part).write_text(log, "utf-8")
         running.remove()
+
+
+def _on_host(part: PartSpec) -> bool:
+    """Return whether a part is on its machine's own network: nothing is published, nothing can be cut."""
+    return text(part.spec.settings, "network") == "host"
 
 
 def _across_daemons(parts: tuple[PartSpec, ...]) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rackgate.engines.launchers.boxes import SHM_SIZE, size_bytes
 from rackgate.engines.launchers.devices import DEVICE_KEYS, device_problems
 from rackgate.engines.launchers.filling import ENGINE_KEYS, engine_problems, with_defaults
+from rackgate.engines.launchers.laid_files import FILES_KEY, file_problems
 from rackgate.engines.launchers.members import MEMBERS_KEY, member_problems
 from rackgate.engines.launchers.secrets import SECRET_KEYS
 from rackgate.engines.launchers.settings import (
@@ -34,6 +35,7 @@ KEYS = {
     **SECRET_KEYS,
     **DEVICE_KEYS,
     **MEMBERS_KEY,
+    **FILES_KEY,
     "image": Key(kind=TEXT, required=True),
     "command": Key(kind=TEXTS),
     "entrypoint": Key(kind=TEXTS),
@@ -44,6 +46,7 @@ KEYS = {
     "host_port": Key(kind=PORT),
     "bind_address": Key(kind=TEXT),
     "address": Key(kind=TEXT),
+    "network": Key(kind=TEXT, one_of=("bridge", "host")),
     "shm_size": Key(kind=TEXT),
     "ipc": Key(kind=TEXT, one_of=("host", "private", "shareable")),
     "ulimits": Key(kind=WHOLE_TABLE),
@@ -74,6 +77,7 @@ def check_settings(settings: Mapping[str, object]) -> list[str]:
         found.append(f"'docker_host' must be unix://SOCKET, tcp://HOST:PORT or ssh://HOST, not {host!r}")
     for table in ("volumes", "writable_volumes"):
         found += _volume_problems(table, settings.get(table))
+    found += file_problems(settings)
     return found + device_problems(settings) + member_problems(settings, KEYS)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.launchers.devices import device_request, without_cards
-from rackgate.engines.launchers.engine_container import EngineContainer
+from rackgate.engines.launchers.engine_container import EngineContainer, NetworkedContainer
 from rackgate.engines.launchers.settings import text, text_table, texts, whole_table
 from rackgate.engines.leftovers import LABEL_PREFIX
 
@@ -31,7 +31,10 @@ _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxPlan:
-    """One container to be started. `spec.settings` is filled in; `bind` is the published address."""
+    """One container to be started. `spec.settings` is filled in.
+
+    `bind` is the published address, None for a container that is on its machine's own network.
+    """
 
     spec: EngineSpec
     name: str
@@ -40,8 +43,9 @@ class BoxPlan:
     labels: Mapping[str, str]
     environment: Mapping[str, str]
     start: WrappedStart
+    files: Mapping[str, bytes]
     inside_port: int
-    bind: tuple[str, int]
+    bind: tuple[str, int] | None
     network: str = ""
 
     @property
@@ -81,7 +85,9 @@ def create_options(plan: BoxPlan) -> dict[str, Any]:
     entrypoint = plan.start.entrypoint or texts(settings, "entrypoint")
     if entrypoint:
         options["entrypoint"] = list(entrypoint)
-    if plan.network:
+    if plan.bind is None:
+        options["network_mode"] = "host"
+    elif plan.network:
         options["network"] = plan.network
         options["networking_config"] = {plan.network: EndpointConfig("1.40", aliases=[plan.name])}
     return {name: value for name, value in options.items() if value not in (None, [])}
@@ -93,7 +99,10 @@ def start_box(plan: BoxPlan) -> EngineContainer:
     def again(absent: Sequence[str]) -> Callable[[], DockerContainer]:
         return partial(_started, replace(plan, spec=without_cards(plan.spec, absent)))
 
-    return EngineContainer(_started(plan), again, local=plan.daemon.is_local)
+    box = _started(plan)
+    if plan.bind is None:
+        return EngineContainer(box, again)
+    return NetworkedContainer(box, again, local=plan.daemon.is_local)
 
 
 def _started(plan: BoxPlan) -> DockerContainer:
@@ -108,12 +117,13 @@ def _started(plan: BoxPlan) -> DockerContainer:
     for table, mode in (("volumes", "ro"), ("writable_volumes", "rw")):
         for outside, inside in text_table(plan.spec.settings, table).items():
             box.with_volume_mapping(_outside(outside, plan.daemon), inside, mode)
-    for path, content in plan.start.files.items():
+    for path, content in (*plan.start.files.items(), *plan.files.items()):
         box.with_copy_into_container(content, path, 0o444)
     # Address and port are ours, in one binding: a port drawn per address family by the daemon can lead
     # `localhost` to another engine, and would change with each restart.
-    ports: dict[str, Any] = box.ports
-    ports[f"{plan.inside_port}/tcp"] = plan.bind
+    if plan.bind is not None:
+        ports: dict[str, Any] = box.ports
+        ports[f"{plan.inside_port}/tcp"] = plan.bind
     try:
         return box.start()
     except BaseException:

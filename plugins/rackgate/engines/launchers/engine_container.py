@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Again = Callable[[Sequence[str]], Callable[[], DockerContainer]]
 
-__all__ = ["EngineContainer", "status_ended"]
+__all__ = ["EngineContainer", "NetworkedContainer", "status_ended"]
 
 _LOG_BYTES = 4 * 1024 * 1024
 _TAIL_BYTES = 65_536
@@ -33,16 +33,13 @@ def status_ended(status: str) -> bool:
 class EngineContainer:
     """A container with an engine in it: it can be killed and started again on the same port.
 
-    It is `Killable`, `Pausable`, `CardRemovable` and `Partitionable`. `local` says that its port is
-    published on this machine.
+    It is `Killable`, `Pausable` and `CardRemovable`.
     """
 
-    def __init__(self, box: DockerContainer, again: Again, *, local: bool) -> None:
+    def __init__(self, box: DockerContainer, again: Again) -> None:
         self._box = box
         self._again = again
-        self._local = local
         self._inner: Container = box.get_wrapped_container()
-        self._network = NetworkCut(self._inner, local=local)
 
     @property
     def ident(self) -> str:
@@ -95,17 +92,6 @@ class EngineContainer:
         """Let its processes go on."""
         self._inner.unpause()
 
-    def partition(self) -> None:
-        """Cut its network: clients are refused, its processes go on; the port is kept for it."""
-        self._network.cut()
-
-    def rejoin(self) -> None:
-        """Heal its network; it is reached at its address and port again.
-
-        Raises `OSError` if another program took the port meanwhile; on this machine it may be called again.
-        """
-        self._network.heal()
-
     def card_view(self) -> CardView | None:
         """Return what `nvidia-smi -L` says in the container; None if it cannot be asked."""
         from docker.errors import APIError
@@ -126,8 +112,7 @@ class EngineContainer:
             self._inner.stop(timeout=max(1, round(grace_s)))
 
     def restart(self) -> None:
-        """Start the container again, on its network; its port stays: the daemon did not draw it."""
-        self._network.heal()
+        """Start the container again; its port stays: the daemon did not draw it."""
         self._inner.start()
 
     def restart_without(self, *cards: str) -> None:
@@ -140,7 +125,6 @@ class EngineContainer:
         self.remove()
         self._box = start()
         self._inner = self._box.get_wrapped_container()
-        self._network = NetworkCut(self._inner, local=self._local)
 
     def logs(self) -> bytes:
         """Return the end of what it wrote, at most about 4 MiB."""
@@ -154,7 +138,6 @@ class EngineContainer:
         """Remove the container and what it wrote."""
         from docker.errors import APIError
 
-        self._network.release()
         with suppress(APIError):  # somebody removed it before us
             self._box.stop()
 
@@ -162,3 +145,41 @@ class EngineContainer:
         """Return what the daemon knows of it, read anew."""
         self._inner.reload()
         return dict(self._inner.attrs)
+
+
+class NetworkedContainer(EngineContainer):
+    """An engine's container on a network that is not its machine's own: it is `Partitionable` too.
+
+    `local` says that its port is published on this machine.
+    """
+
+    def __init__(self, box: DockerContainer, again: Again, *, local: bool) -> None:
+        super().__init__(box, again)
+        self._local = local
+        self._network = NetworkCut(self._inner, local=local)
+
+    def partition(self) -> None:
+        """Cut its network: clients are refused, its processes go on; the port is kept for it."""
+        self._network.cut()
+
+    def rejoin(self) -> None:
+        """Heal its network; it is reached at its address and port again.
+
+        Raises `OSError` if another program took the port meanwhile; on this machine it may be called again.
+        """
+        self._network.heal()
+
+    def restart(self) -> None:
+        """Start the container again, on its network; its port stays: the daemon did not draw it."""
+        self._network.heal()
+        super().restart()
+
+    def restart_without(self, *cards: str) -> None:
+        """Make the container anew on its port and network, without these cards of the engine."""
+        super().restart_without(*cards)
+        self._network = NetworkCut(self._inner, local=self._local)
+
+    def remove(self) -> None:
+        """Remove the container and what it wrote, and give up its port."""
+        self._network.release()
+        super().remove()

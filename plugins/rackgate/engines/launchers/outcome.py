@@ -61,7 +61,7 @@ def key_headers(spec: EngineSpec) -> dict[str, str]:
     key = os.environ.get(spec.api_key_env, "")
     if not key:
         raise LaunchFailed(
-            f"engine {spec.name}: the environment variable {spec.api_key_env} is not set",
+            f"{spec.title}: the environment variable {spec.api_key_env} is not set",
             layer="service",
             hint=f"export {spec.api_key_env} with the engine's key",
         )
@@ -118,7 +118,7 @@ def ended(spec: EngineSpec, what: str, status: str, after_s: float, log: LogEnd)
     if known and known.line not in (last, status):
         said = f"; it said: {known.line}"
     return ExplainedFailure(
-        f"engine {spec.name}: the {what} ended with {status} after {after_s:.1f} s{said}",
+        f"{spec.title}: the {what} ended with {status} after {after_s:.1f} s{said}",
         layer=known.layer if known else "service",
         hint=known.hint if known else "see the log's last lines for the cause",
         log_tail=log.shown,
@@ -137,7 +137,7 @@ def not_ready(spec: EngineSpec, probe: EngineProbe, deadline_s: float, log: LogE
     known = _known(spec, log.whole) if layer == "service" else None
     waited = "" if probe.settled else f"no token within {deadline_s:g} s: "
     return ExplainedFailure(
-        f"engine {spec.name}: {waited}{probe.message}",
+        f"{spec.title}: {waited}{probe.message}",
         layer=layer,
         hint=known.hint if known else hint,
         log_tail=log.shown,
@@ -150,7 +150,7 @@ def start_refused(spec: EngineSpec, what: str, reason: str, hint: str) -> Explai
     known = _known(spec, reason)
     said = redacted(reason, hidden_values(spec))
     return ExplainedFailure(
-        f"engine {spec.name}: the {what} could not be started: {said}",
+        f"{spec.title}: the {what} could not be started: {said}",
         layer=known.layer if known else "service",
         hint=known.hint if known else hint,
         log_tail=said,

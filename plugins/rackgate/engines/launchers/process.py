@@ -21,6 +21,7 @@ from rackgate.engines.launchers.filling import (
     placeholders,
     with_defaults,
 )
+from rackgate.engines.launchers.laid_files import FILES_KEY, file_problems, filled_files, write_files
 from rackgate.engines.launchers.members import MEMBERS_KEY, PartSpec, member_problems, parts_of, peer_values
 from rackgate.engines.launchers.outcome import key_headers, start_refused
 from rackgate.engines.launchers.ports import free_port, port_taken, url_of
@@ -53,6 +54,7 @@ KEYS = {
     **ENGINE_KEYS,
     **SECRET_KEYS,
     **MEMBERS_KEY,
+    **FILES_KEY,
     "command": Key(kind=TEXTS, required=True),
     "env": Key(kind=TEXT_TABLE),
     "cwd": Key(kind=TEXT),
@@ -82,7 +84,7 @@ def check_settings(settings: Mapping[str, object]) -> list[str]:
             for name in limits
             if name not in _LIMITS
         ]
-    return found + member_problems(settings, KEYS)
+    return found + file_problems(settings) + member_problems(settings, KEYS)
 
 
 def environment(spec: EngineSpec, token: str, secrets: Mapping[str, str]) -> dict[str, str]:
@@ -138,12 +140,17 @@ def _plan(part: PartSpec, ports: Mapping[str, tuple[str, int]], run_id: str, log
     settings = with_defaults(spec.settings, boxed=False, cards=len(spec.cards))
     host, port = ports[part.short]
     values = placeholders(spec, host, port) | {"extra_port": str(free_port(host))}
-    values |= peer_values(ports)
+    folder = log_dir / f"{spec.name}.files"
+    values |= peer_values(ports) | {"files": str(folder)}
     token = uuid.uuid4().hex
     try:
         secrets = read_secrets(spec)
     except SecretMissing as error:
         raise start_refused(spec, "process", str(error), error.hint) from error
+    try:
+        write_files(filled_files(settings, values), folder)
+    except OSError as error:
+        raise start_refused(spec, "process", str(error), "check the log folder") from error
     return ProcessPlan(
         spec=spec,
         run_id=run_id,

@@ -40,7 +40,7 @@ def remote(
     del run_id, log_dir, on_progress
     if spec.url is None:
         raise LaunchFailed(
-            f"engine {spec.name}: a remote engine needs a url",
+            f"{spec.title}: a remote engine needs a url",
             layer="network",
             hint='add url = "http://HOST:PORT" to the engine in the target file',
         )
@@ -48,7 +48,7 @@ def remote(
     deadline_s = number(spec.settings, "ready_timeout_s", 30.0)
     probe = probe_engine(spec.url, spec.model, headers, spec.protocol, deadline_s)
     if not probe.ok:
-        raise LaunchFailed(f"engine {spec.name}: {probe.message}", layer=probe.layer_failed, hint=probe.hint)
+        raise LaunchFailed(f"{spec.title}: {probe.message}", layer=probe.layer_failed, hint=probe.hint)
     with ExitStack() as stack:
         handle = _pods(spec, stack) if "pods" in spec.settings else None
         yield Engine(spec=spec, url=spec.url.rstrip("/"), headers=headers, handle=handle)
@@ -63,7 +63,7 @@ def _pods(spec: EngineSpec, stack: ExitStack) -> RemotePods:
         pods.find()
     except ClusterRefused as error:
         raise LaunchFailed(
-            f"engine {spec.name}: its pods are not found: {error}",
+            f"{spec.title}: its pods are not found: {error}",
             layer="service",
             hint="check `pods` (a label selector), `namespace` and `context`, or leave them out",
         ) from error
