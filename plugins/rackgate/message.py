@@ -70,7 +70,7 @@ def _cause(seen: str) -> list[str]:
     from rackgate.diagnosis.signatures import diagnose  # here: most verdicts need none of it
 
     return [
-        f"  cause   {known.signature.layer}: {known.signature.meaning}; {known.signature.next_steps[0]}"
+        f"  cause   {known.signature.layer}: {known.meaning}; {known.next_steps[0]}"
         for known in diagnose(seen, limit=1)
     ]
 

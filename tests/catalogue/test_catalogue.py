@@ -10,7 +10,7 @@ from rackgate.engines.catalogue import BadCatalogue, catalogue, parse_catalogue
 from rackgate.engines.launchers import check_settings
 from rackgate.engines.launchers.filling import filled_in, placeholders, with_defaults
 from rackgate.engines.launchers.progress import ProgressWatch, latest_mark
-from rackgate.engines.launchers.signatures import SIGNATURES, explain
+from rackgate.engines.launchers.signatures import explain
 from rackgate.target import EngineSpec, Member
 
 STARTED = [name for name, entry in catalogue().items() if entry.command]
@@ -114,7 +114,7 @@ def test_a_known_line_of_an_engines_log_gives_its_sizes_and_what_to_try(line):
 
 @pytest.mark.parametrize("name", catalogue())
 def test_hints_are_whole_sentences_without_open_places(name):
-    for known in (*catalogue()[name].failures, *SIGNATURES):
+    for known in catalogue()[name].failures:
         assert known.layer in ("service", "model")
         assert known.cause in ("environment", "configuration", "credentials", "model", "engine")
         assert known.hint[0].islower() or known.hint.startswith(("GGUF", "NGC"))

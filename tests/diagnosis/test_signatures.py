@@ -60,7 +60,7 @@ SEEN = {
         "nvidia-fabricmanager.service: Failed with result 'exit-code'",
     ],
     "nvml_failed": ["Failed to initialize NVML: Insufficient Permissions"],
-    "cgroup_loss": ["Failed to initialize NVML: Unknown Error"],
+    "container_lost_gpu": ["Failed to initialize NVML: Unknown Error"],
     "gpu_runtime_missing": json.loads(text("CON-01.json")),
     "cdi_unresolvable": json.loads(text("CON-02.json")),
     "gpu_missing_in_container": [
@@ -72,6 +72,11 @@ SEEN = {
         "RuntimeError: DataLoader worker is killed: insufficient shared memory (shm)",
     ],
     "memlock": ["ibv_reg_mr_iova2 failed with error Cannot allocate memory"],
+    "limit_refused": ["error setting rlimit type 8: operation not permitted: unknown"],
+    "no_free_card": ["Unschedulable: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu."],
+    "no_node": ["Unschedulable: 0/1 nodes are available: 1 node(s) had taints that the pod didn't tolerate."],
+    "image_not_on_node": ['ErrImageNeverPull: Container image "x:1" is not present'],
+    "pod_security": ['pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot'],
     "command_missing": ['exec: "vllm": executable file not found in $PATH: unknown'],
     "engine_out_of_memory": [
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",

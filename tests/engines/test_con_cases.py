@@ -124,7 +124,7 @@ def test_con_05_a_container_that_exited_ends_the_wait_at_once():
     failure = ended(spec(), "container", f"exit code {last['ExitCode']}", 1.0, log_end(last["log"].encode()))
     assert "exit code 1" in str(failure)
     assert failure.log_tail == last["log"]
-    assert failure.explanation.name == "out_of_memory"
+    assert failure.explanation.name == "engine_out_of_memory"
 
 
 def test_con_05_created_and_restarting_are_no_ends():

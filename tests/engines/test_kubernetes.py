@@ -136,13 +136,13 @@ FAILURES = {
         FakeCluster,
         {"script": fake_cluster.CRASHED, "log": b"torch.OutOfMemoryError: CUDA out of memory\n"},
         "ended with exit code 1 after",
-        "out_of_memory",
+        "engine_out_of_memory",
     ),
     "oom": (
         FakeCluster,
         {"script": fake_cluster.OUT_OF_MEMORY},
         "exit code 137 (OOMKilled)",
-        "out_of_memory",
+        "host_out_of_memory",
     ),
     "never-pulled": (
         FakeCluster,

@@ -94,7 +94,7 @@ def test_real_vllm_that_cannot_fit_is_told_with_its_sizes(boxed_vllm, tmp_path):
     ):
         pytest.fail("it came up")
     assert failed.value.layer == "model"
-    assert failed.value.explanation.name in ("kv_cache_too_small", "out_of_memory")
+    assert failed.value.explanation.name in ("kv_cache_too_small", "engine_out_of_memory")
 
 
 @pytest.fixture(scope="module")

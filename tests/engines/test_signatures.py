@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from rackgate.diagnosis import signatures
 from rackgate.engines.launchers.outcome import ended, log_end, log_tail
-from rackgate.engines.launchers.signatures import SIGNATURES, explain
+from rackgate.engines.launchers.signatures import explain
 from rackgate.target import EngineSpec
 
 INPUTS = Path(__file__).parents[1] / "cases" / "inputs"
@@ -29,13 +30,13 @@ def test_small_shared_memory_is_no_hardware_fault():
     ("line", "name"),
     [
         ("OSError: [Errno 98] Address already in use", "port_in_use"),
-        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "out_of_memory"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "engine_out_of_memory"),
         (
             "ValueError: Model architectures ['FooForCausalLM'] are not supported for now.",
-            "unsupported_architecture",
+            "unsupported_model",
         ),
-        ("OSError: nope is not a local folder and is not a valid model identifier", "model_missing"),
-        ("huggingface_hub: 401 Client Error: Unauthorized for url", "bad_key"),
+        ("OSError: nope is not a local folder and is not a valid model identifier", "model_files_missing"),
+        ("huggingface_hub: 401 Client Error: Unauthorized for url", "registry_refused"),
         ("CUDA driver version is insufficient for CUDA runtime version", "driver_too_old"),
         ("python: No module named vllm", "command_missing"),
         ("error setting rlimit type 8: operation not permitted: unknown", "limit_refused"),
@@ -49,9 +50,15 @@ def test_an_ordinary_log_is_not_explained():
     assert explain("INFO loading weights 10%\nINFO capturing graphs\n") is None
 
 
-def test_signatures_are_unique_and_say_what_to_try():
-    assert len({known.name for known in SIGNATURES}) == len(SIGNATURES)
-    assert all(known.hint and known.layer in ("service", "model") for known in SIGNATURES)
+def test_whose_a_failed_start_is_and_where_is_one_of_a_few_words():
+    rows = [known for known in signatures() if known.cause]
+    assert {known.cause for known in rows} == {"environment", "configuration", "credentials", "model"}
+    found = [explain(text) for text in ("Errno 98", "CUDA out of memory", "exec format error")]
+    assert [one.layer for one in found] == ["service", "model", "service"]
+
+
+def test_a_finding_that_ends_no_start_explains_none():
+    assert explain("HTTP/1.1 429 Too Many Requests") is None
 
 
 def test_a_log_with_cut_characters_is_read():

@@ -16,7 +16,7 @@ from rackgate.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Diagnosis", "Layer", "Signature", "diagnose", "signatures"]
+__all__ = ["Diagnosis", "Layer", "Signature", "diagnose", "filled", "signatures"]
 
 _SHOWN = 240
 
@@ -42,7 +42,8 @@ class Layer(StrEnum):
 class Signature:
     """One row of the table: found by `pattern` unless `unless` is there too.
 
-    `explains` names signatures that are only consequences of this one.
+    `explains` names signatures that are only consequences of this one. `cause` says whose a start is that
+    failed of it, empty for what ends no start.
     """
 
     name: str
@@ -54,21 +55,32 @@ class Signature:
     source: str
     unless: re.Pattern[str] | None = None
     explains: tuple[str, ...] = ()
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A signature that was found, the words that it was found by, and what they name."""
+    """A signature that was found, the words that it was found by and where they start, and what they name."""
 
     signature: Signature
     seen: str
     details: Mapping[str, str]
+    start: int = 0
+
+    @property
+    def meaning(self) -> str:
+        """What it means, filled in."""
+        return filled(self.signature.meaning, self.details)
+
+    @property
+    def next_steps(self) -> tuple[str, ...]:
+        """What to do, in order, filled in."""
+        return tuple(filled(step, self.details) for step in self.signature.next_steps)
 
     @property
     def text(self) -> str:
         """Layer, what was seen and the first next step, for one line of a message."""
-        known = self.signature
-        return f"{known.layer}: {known.meaning} (seen: {self.seen}). Next: {known.next_steps[0]}"
+        return f"{self.signature.layer}: {self.meaning} (seen: {self.seen}). Next: {self.next_steps[0]}"
 
 
 @cache
@@ -94,6 +106,7 @@ def _signature(name: str, row: Mapping[str, object]) -> Signature:
         source=str(row["source"]),
         unless=re.compile(str(unless), re.IGNORECASE | re.DOTALL) if unless else None,
         explains=tuple(str(one) for one in explains),
+        cause=str(row.get("cause", "")),
     )
 
 
@@ -103,7 +116,7 @@ def diagnose(text: str, *, limit: int = 8) -> tuple[Diagnosis, ...]:
     Nothing is invented: a text without a known signature gives nothing.
     """
     found = [
-        Diagnosis(signature=known, seen=_shown(match[0]), details=_named(match))
+        Diagnosis(signature=known, seen=_shown(match[0]), details=_named(match), start=match.start())
         for known in signatures()
         if (match := known.pattern.search(text)) and not (known.unless and known.unless.search(text))
     ]
@@ -117,6 +130,12 @@ def diagnose(text: str, *, limit: int = 8) -> tuple[Diagnosis, ...]:
         ),
     )
     return tuple(ordered[:limit])
+
+
+def filled(text: str, details: Mapping[str, str]) -> str:
+    """Fill `{group}` in; a group that matched nothing leaves no trace, nor does "(now {group})"."""
+    whole = re.sub(r"\{(\w+)\}", lambda found: details.get(found[1], ""), text)
+    return re.sub(r"\s+(?=[:;,.)])", "", re.sub(r"\(\w+\s\)|\s{2,}", " ", whole)).strip()
 
 
 def _named(match: re.Match[str]) -> dict[str, str]:

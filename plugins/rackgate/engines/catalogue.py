@@ -10,12 +10,10 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from rackgate.engines.launchers.signatures import Signature
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BadCatalogue", "CatalogueEntry", "ProgressMark", "catalogue", "parse_catalogue"]
+__all__ = ["BadCatalogue", "CatalogueEntry", "KnownFailure", "ProgressMark", "catalogue", "parse_catalogue"]
 
 _LISTS = ("protocols", "command", "arguments", "secrets", "cold_start_s")
 _TABLES = ("options", "environment", "ulimits")
@@ -23,6 +21,20 @@ _TABLES = ("options", "environment", "ulimits")
 
 class BadCatalogue(Exception):
     """The catalogue has faults; the message names all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFailure:
+    """A failure of one kind of engine, looked for before those that any may have (diagnosis/signatures.toml).
+
+    `layer` is that of `LaunchFailed`. `cause`: see there. Named groups of the pattern fill the hint.
+    """
+
+    name: str
+    layer: str
+    pattern: str
+    hint: str
+    cause: str = "engine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +77,7 @@ class CatalogueEntry:
     ulimits: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    failures: tuple[Signature, ...] = ()
+    failures: tuple[KnownFailure, ...] = ()
     progress: tuple[ProgressMark, ...] = ()
 
 
@@ -96,7 +108,7 @@ def _entry(name: str, table: Mapping[str, Any]) -> CatalogueEntry:
         plain["options"] = MappingProxyType({key: tuple(words) for key, words in table["options"].items()})
     return CatalogueEntry(
         name=name,
-        failures=tuple(Signature(**row) for row in table.get("failure", ())),
+        failures=tuple(KnownFailure(**row) for row in table.get("failure", ())),
         progress=tuple(ProgressMark(**row) for row in table.get("progress", ())),
         **plain,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.openai import ChatStream, OpenAi, interpret_body
+from rackgate.engines.protocol import json_bytes
 from rackgate.engines.readers import BodyReader
 
 if TYPE_CHECKING:
@@ -25,10 +26,9 @@ class Completions:
 
     def body(self, request: ChatRequest) -> bytes:
         """Return the JSON body: temperature 0, usage asked for."""
-        said = [text for exchange in request.history for text in exchange]
         body: dict[str, Any] = {
             "model": request.model,
-            "prompt": "\n".join([*said, request.prompt]),
+            "prompt": request.whole_text,
             "max_tokens": request.max_tokens,
             "temperature": 0,
             "stream": request.stream,
@@ -36,7 +36,7 @@ class Completions:
         }
         if request.stream:
             body["stream_options"] = {"include_usage": True}
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        return json_bytes(body)
 
     def reader(self, *, streamed: bool = True) -> AnswerReader:
         """Return a reader for one answer."""
@@ -51,7 +51,7 @@ class WholeOpenAi(OpenAi):
         asked = json.loads(OpenAi.body(self, request))
         asked.pop("stream_options", None)
         asked["stream"] = False
-        return json.dumps(asked, ensure_ascii=False, separators=(",", ":")).encode()
+        return json_bytes(asked)
 
     def reader(self, *, streamed: bool = False) -> AnswerReader:
         """Return a reader for one answer; one that comes as a stream all the same is read as one."""

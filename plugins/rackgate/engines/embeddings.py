@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rackgate.engines.openai import error_of
+from rackgate.engines.openai import error_of, frame_of
+from rackgate.engines.protocol import json_bytes
 from rackgate.engines.readers import BodyReader
 from rackgate.engines.reading import Reading, Unreadable
 
@@ -19,9 +19,7 @@ __all__ = ["EMBEDDINGS", "Embeddings", "interpret"]
 
 def interpret(reading: Reading, name: str, data: bytes) -> None:  # noqa: ARG001 - a body has no name
     """Read a whole body. Raises `ValueError` if it holds no vector."""
-    frame = json.loads(data)
-    if not isinstance(frame, dict):
-        raise Unreadable(f"a JSON object is due, not {type(frame).__name__}")
+    frame = frame_of(data)
     reading.error = error_of(frame)
     if reading.error is not None:
         return
@@ -51,9 +49,8 @@ class Embeddings:
 
     def body(self, request: ChatRequest) -> bytes:
         """Return the JSON body."""
-        said = [text for exchange in request.history for text in exchange]
-        body = {"model": request.model, "input": "\n".join([*said, request.prompt])}
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        body = {"model": request.model, "input": request.whole_text}
+        return json_bytes(body)
 
     def reader(self, *, streamed: bool = False) -> AnswerReader:  # noqa: ARG002 - there is no stream of it
         """Return a reader for one answer."""

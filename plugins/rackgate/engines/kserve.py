@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from rackgate.engines.openai import error_of
+from rackgate.engines.openai import error_of, frame_of
+from rackgate.engines.protocol import json_bytes
 from rackgate.engines.readers import BodyReader
 from rackgate.engines.reading import Reading, Unreadable
 
@@ -19,9 +19,7 @@ __all__ = ["KSERVE", "KServe", "interpret"]
 
 def interpret(reading: Reading, name: str, data: bytes) -> None:  # noqa: ARG001 - a body has no name
     """Read a whole body. Raises `ValueError` if it holds no output."""
-    frame = json.loads(data)
-    if not isinstance(frame, dict):
-        raise Unreadable(f"a JSON object is due, not {type(frame).__name__}")
+    frame = frame_of(data)
     reading.error = error_of(frame)
     if reading.error is not None:
         return
@@ -48,17 +46,16 @@ class KServe:
 
     def body(self, request: ChatRequest) -> bytes:
         """Return the JSON body."""
-        said = [text for exchange in request.history for text in exchange]
         inputs: list[dict[str, Any]] = [
             {
                 "name": "text_input",
                 "shape": [1, 1],
                 "datatype": "BYTES",
-                "data": ["\n".join([*said, request.prompt])],
+                "data": [request.whole_text],
             },
             {"name": "max_tokens", "shape": [1, 1], "datatype": "INT32", "data": [request.max_tokens]},
         ]
-        return json.dumps({"inputs": inputs}, ensure_ascii=False, separators=(",", ":")).encode()
+        return json_bytes({"inputs": inputs})
 
     def reader(self, *, streamed: bool = False) -> AnswerReader:  # noqa: ARG002 - infer does not stream
         """Return a reader for one answer."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.learned import Learned
-from rackgate.engines.protocol import Ending
+from rackgate.engines.protocol import Ending, json_bytes
 from rackgate.engines.readers import BodyReader, StreamReader
 from rackgate.engines.reading import Reading, Unreadable
 
@@ -20,6 +20,7 @@ __all__ = [
     "ChatStream",
     "OpenAi",
     "error_of",
+    "frame_of",
     "interpret",
     "interpret_body",
     "read_body",
@@ -59,6 +60,14 @@ def _frame(reading: Reading, frame: dict[str, Any], *, named_error: bool = False
             if isinstance(choice, dict):
                 _choice(reading, choice)
     _usage(reading, frame)
+
+
+def frame_of(data: bytes) -> dict[str, Any]:
+    """Return the JSON object that a body or an event is. Raises `ValueError` if it is none."""
+    frame = json.loads(data)
+    if not isinstance(frame, dict):
+        raise Unreadable(f"a JSON object is due, not {type(frame).__name__}")
+    return frame
 
 
 def error_of(frame: dict[str, Any]) -> tuple[str | None, int | str | None, str] | None:
@@ -201,9 +210,7 @@ def _count(source: dict[str, Any], key: str) -> int | None:
 
 def interpret_body(reading: Reading, name: str, data: bytes) -> None:  # noqa: ARG001 - a body has no name
     """Read a whole non-streamed body. Raises `ValueError` if it is no completion."""
-    frame = json.loads(data)
-    if not isinstance(frame, dict):
-        raise Unreadable(f"a JSON object is due, not {type(frame).__name__}")
+    frame = frame_of(data)
     _frame(reading, frame)
     if reading.error is None and not frame.get("choices"):
         raise Unreadable("a 200 without choices")
@@ -255,7 +262,7 @@ class OpenAi:
             body["stream_options"] = {"include_usage": True}
         if self.exact_length:
             body["ignore_eos"] = True
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        return json_bytes(body)
 
     def reader(self, *, streamed: bool = True) -> AnswerReader:
         """Return a reader for one answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
@@ -20,6 +21,7 @@ __all__ = [
     "ChatRequest",
     "Ending",
     "ToolCall",
+    "json_bytes",
     "protocol_named",
 ]
 
@@ -140,6 +142,16 @@ class ChatRequest:
     max_tokens: int
     stream: bool = True
     history: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def whole_text(self) -> str:
+        """All that was said and is asked, for a protocol without turns."""
+        return "\n".join([*(text for exchange in self.history for text in exchange), self.prompt])
+
+
+def json_bytes(body: Mapping[str, object]) -> bytes:
+    """Return a JSON body as the protocols send it: UTF-8, without spaces."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 class ChatProtocol(Protocol):

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from rackgate.engines.learned import Learned
-from rackgate.engines.openai import error_of
+from rackgate.engines.openai import error_of, frame_of
+from rackgate.engines.protocol import json_bytes
 from rackgate.engines.readers import BodyReader, StreamReader
-from rackgate.engines.reading import Reading, Unreadable
 
 if TYPE_CHECKING:
     from rackgate.engines.protocol import AnswerReader, ChatRequest
+    from rackgate.engines.reading import Reading
 
 __all__ = ["TRITON", "Triton", "interpret"]
 
 
 def interpret(reading: Reading, name: str, data: bytes) -> None:  # noqa: ARG001 - Triton names no events
     """Read one event. Raises `ValueError` if it is no JSON object."""
-    frame = json.loads(data)
-    if not isinstance(frame, dict):
-        raise Unreadable(f"a JSON object is due, not {type(frame).__name__}")
+    frame = frame_of(data)
     error = error_of(frame)
     if error is not None:
         reading.error = reading.error or error
@@ -44,12 +42,12 @@ class Triton:
     def body(self, request: ChatRequest) -> bytes:
         """Return the JSON body: temperature 0."""
         body: dict[str, Any] = {
-            "text_input": "\n".join([*(text for turn in request.history for text in turn), request.prompt]),
+            "text_input": request.whole_text,
             "max_tokens": request.max_tokens,
             "stream": request.stream,
             "temperature": 0,
         }
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        return json_bytes(body)
 
     def reader(self, *, streamed: bool = True) -> AnswerReader:
         """Return a reader for one answer."""

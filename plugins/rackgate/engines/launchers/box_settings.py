@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from rackgate.engines.launchers.boxes import SHM_SIZE, size_bytes
 from rackgate.engines.launchers.devices import DEVICE_KEYS, device_problems
-from rackgate.engines.launchers.filling import ENGINE_KEYS, engine_problems, with_defaults
+from rackgate.engines.launchers.filling import ENGINE_KEYS, IMAGE_KEYS, engine_problems, with_defaults
 from rackgate.engines.launchers.laid_files import FILES_KEY, file_problems
 from rackgate.engines.launchers.members import MEMBERS_KEY, member_problems
 from rackgate.engines.launchers.secrets import SECRET_KEYS
 from rackgate.engines.launchers.settings import (
-    NUMBER,
     PORT,
     TEXT,
     TEXT_TABLE,
-    TEXTS,
     WHOLE_TABLE,
     Key,
     problems_of,
@@ -36,27 +34,19 @@ KEYS = {
     **DEVICE_KEYS,
     **MEMBERS_KEY,
     **FILES_KEY,
-    "image": Key(kind=TEXT, required=True),
-    "command": Key(kind=TEXTS),
-    "entrypoint": Key(kind=TEXTS),
-    "env": Key(kind=TEXT_TABLE),
+    **IMAGE_KEYS,
     "volumes": Key(kind=TEXT_TABLE),
     "writable_volumes": Key(kind=TEXT_TABLE),
-    "port": Key(kind=PORT),
     "host_port": Key(kind=PORT),
     "bind_address": Key(kind=TEXT),
     "address": Key(kind=TEXT),
     "network": Key(kind=TEXT, one_of=("bridge", "host")),
-    "shm_size": Key(kind=TEXT),
     "ipc": Key(kind=TEXT, one_of=("host", "private", "shareable")),
     "ulimits": Key(kind=WHOLE_TABLE),
-    "memory": Key(kind=TEXT),
     "user": Key(kind=TEXT),
     "docker_host": Key(kind=TEXT),
     "docker_context": Key(kind=TEXT),
     "docker_tls": Key(kind=TEXT),
-    "pull": Key(kind=TEXT, one_of=("never", "missing", "always")),
-    "stop_timeout_s": Key(kind=NUMBER),
 }
 _SCHEMES = ("unix://", "tcp://", "ssh://")
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from rackgate.engines.launchers.settings import (
     NUMBER,
+    PORT,
     SHARE,
     TEXT,
+    TEXT_TABLE,
     TEXTS,
     WHOLE,
     Key,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENGINE_KEYS",
+    "IMAGE_KEYS",
     "engine_problems",
     "entry_of",
     "filled_environment",
@@ -41,9 +44,22 @@ ENGINE_KEYS = {
     "context_tokens": Key(kind=WHOLE),
     "memory_utilisation": Key(kind=SHARE),
     "extra_args": Key(kind=TEXTS),
+    "command": Key(kind=TEXTS),
+    "env": Key(kind=TEXT_TABLE),
+    "port": Key(kind=PORT),
     "ready_timeout_s": Key(kind=NUMBER),
+    "stop_timeout_s": Key(kind=NUMBER),
 }
-"""The keys with which a target names a catalogue engine; every launcher that starts engines has them."""
+"""The keys that every launcher has which starts engines."""
+
+IMAGE_KEYS = {
+    "image": Key(kind=TEXT, required=True),
+    "entrypoint": Key(kind=TEXTS),
+    "pull": Key(kind=TEXT, one_of=("never", "missing", "always")),
+    "shm_size": Key(kind=TEXT),
+    "memory": Key(kind=TEXT),
+}
+"""The keys that every launcher has which starts an image."""
 
 _OPTIONS = ("tensor_parallel", "context_tokens", "memory_utilisation")
 

@@ -13,6 +13,7 @@ from rackgate.engines.launchers.cluster import ClusterRefused, in_cluster, open_
 from rackgate.engines.launchers.engine_pod import EnginePod
 from rackgate.engines.launchers.filling import (
     ENGINE_KEYS,
+    IMAGE_KEYS,
     engine_problems,
 )
 from rackgate.engines.launchers.members import parts_of
@@ -22,12 +23,9 @@ from rackgate.engines.launchers.ports import url_of
 from rackgate.engines.launchers.progress import silent
 from rackgate.engines.launchers.secrets import SECRET_KEYS, hidden_values
 from rackgate.engines.launchers.settings import (
-    NUMBER,
-    PORT,
     TABLES,
     TEXT,
     TEXT_TABLE,
-    TEXTS,
     WHOLE,
     Key,
     problems_of,
@@ -47,13 +45,9 @@ __all__ = ["KEYS", "check_settings", "kubernetes"]
 
 KEYS = {
     **ENGINE_KEYS,
+    **IMAGE_KEYS,
     "env_from": SECRET_KEYS["env_from"],
     "secret_files": SECRET_KEYS["secret_files"],
-    "image": Key(kind=TEXT, required=True),
-    "command": Key(kind=TEXTS),
-    "entrypoint": Key(kind=TEXTS),
-    "env": Key(kind=TEXT_TABLE),
-    "port": Key(kind=PORT),
     "health_path": Key(kind=TEXT),
     "kubeconfig": Key(kind=TEXT),
     "context": Key(kind=TEXT),
@@ -67,13 +61,9 @@ KEYS = {
     "gpu_resource": Key(kind=TEXT),
     "service": Key(kind=TEXT, one_of=("NodePort", "ClusterIP")),
     "address": Key(kind=TEXT),
-    "shm_size": Key(kind=TEXT),
-    "memory": Key(kind=TEXT),
     "cpu": Key(kind=TEXT),
     "claims": Key(kind=TEXT_TABLE),
     "user": Key(kind=WHOLE),
-    "pull": Key(kind=TEXT, one_of=("never", "missing", "always")),
-    "stop_timeout_s": Key(kind=NUMBER),
 }
 _TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 _WHAT = "deployment"

@@ -28,10 +28,7 @@ from rackgate.engines.launchers.ports import free_port, port_taken, url_of
 from rackgate.engines.launchers.progress import silent
 from rackgate.engines.launchers.secrets import SECRET_KEYS, SecretMissing, hidden_values, read_secrets
 from rackgate.engines.launchers.settings import (
-    NUMBER,
-    PORT,
     TEXT,
-    TEXT_TABLE,
     TEXTS,
     WHOLE_TABLE,
     Key,
@@ -56,12 +53,9 @@ KEYS = {
     **MEMBERS_KEY,
     **FILES_KEY,
     "command": Key(kind=TEXTS, required=True),
-    "env": Key(kind=TEXT_TABLE),
     "cwd": Key(kind=TEXT),
     "host": Key(kind=TEXT),
-    "port": Key(kind=PORT),
     "limits": Key(kind=WHOLE_TABLE),
-    "stop_timeout_s": Key(kind=NUMBER),
 }
 READY_TIMEOUT_S = 600.0
 STOP_TIMEOUT_S = 20.0
