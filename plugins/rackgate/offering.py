@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.judge import judge
 from rackgate.measurement import Reason
+from rackgate.metrics.requests import lateness
 from rackgate.observation import Observation, Offer
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["follow", "lag_limit_ms", "offer_load", "offer_look", "record_look"]
 
 _END_LIMIT_S = 10.0
+_ATTEMPTS = 2
+_SHORT_S = 60.0
+_NEXT_ATTEMPT = 7_919
+"""What the seed grows by, so that no prompt is one that the engines have in their caches."""
 
 
 def offer_load(
@@ -59,25 +64,53 @@ def offer_look(
 ) -> OfferedLoad:
     """Offer one look, tell how it goes, record it and return it; `meanwhile` is called when it has begun.
 
-    Ctrl-C ends the load: what was measured until then is recorded, then `KeyboardInterrupt` goes on.
+    A look of up to 60 s during which the load generator itself was late says nothing of the rack: it is
+    void, which is recorded, and is offered once more, whatever the rack did in it. Ctrl-C ends the load:
+    what was measured until then is recorded, then `KeyboardInterrupt` goes on.
     """
+    for attempt in range(1, _ATTEMPTS + 1):
+        offered = _offer_once(
+            run, target, stage, load, endpoints, label, look, requests, meanwhile, attempt=attempt
+        )
+        late = lateness((offered,), lag_limit_ms(run))
+        short = offered.end_ns - offered.start_ns <= _SHORT_S * 1e9
+        if attempt == _ATTEMPTS or not late or not short:
+            break
+        text = f"{stage}: load {load.name}, look {look + 1} is void and offered again: {late}"
+        run.event("void_look", text)
+        run.on_progress(text)
+    record_look(run, stage, offered, number=look)
+    return offered
+
+
+def _offer_once(
+    run: Run,
+    target: Target,
+    stage: str,
+    load: Load,
+    endpoints: Sequence[Endpoint],
+    label: str,
+    look: int,
+    requests: int | None,
+    meanwhile: Callable[[RunningLoad], object],
+    *,
+    attempt: int,
+) -> OfferedLoad:
     from rackgate.loadgen.prefix_cache import counters_meanwhile, read_counters
 
     pages = _pages(target, endpoints)
     before = read_counters(pages)
-    interrupt: KeyboardInterrupt | None = None
-    with _begin(run, stage, load, endpoints, label=label, look=look, requests=requests) as running:
+    with _begin(
+        run, stage, load, endpoints, label=label, look=look, requests=requests, attempt=attempt
+    ) as running:
         try:
             meanwhile(running)
             follow(run, running, load, endpoints)
             offered = running.finish()
-        except KeyboardInterrupt as stopped:
-            offered, interrupt = _ended_early(running, load), stopped
-    offered = replace(offered, prefix=counters_meanwhile(before, read_counters(pages)))
-    record_look(run, stage, offered, number=look)
-    if interrupt is not None:
-        raise interrupt
-    return offered
+        except KeyboardInterrupt:
+            record_look(run, stage, _ended_early(running, load), number=look)
+            raise
+    return replace(offered, prefix=counters_meanwhile(before, read_counters(pages)))
 
 
 def follow(
@@ -99,6 +132,7 @@ def _begin(
     label: str,
     look: int,
     requests: int | None,
+    attempt: int,
 ) -> RunningLoad:
     from rackgate.loadgen import start_load
 
@@ -106,8 +140,8 @@ def _begin(
         load,
         endpoints,
         label=label,
-        samples_path=run.sample_file(f"{stage}.{load.name}.{label}.look{look}"),
-        seed=run.seed * 1_000_003 + load.seed,
+        samples_path=run.sample_file(f"{stage}.{load.name}.{label}.look{look}{'.again' * (attempt - 1)}"),
+        seed=run.seed * 1_000_003 + load.seed + (attempt - 1) * _NEXT_ATTEMPT,
         look=look,
         requests=None if load.open else requests,
         warmup=look == 0,

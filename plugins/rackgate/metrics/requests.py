@@ -31,6 +31,7 @@ __all__ = [
     "good_mask",
     "lag_p99_ms",
     "last_label",
+    "lateness",
     "owners",
     "percentile_of",
     "steady_windows",
@@ -93,7 +94,7 @@ def chosen_samples(
     if unreconciled is not None:
         text = f"the load's counters do not reconcile: {unreconciled.counters}"
         return Chosen(None, looks, 1, missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, text))
-    inexact = _inexact(looks, lag_limit_ms or observation.lag_limit_ms) if timed else ""
+    inexact = lateness(looks, lag_limit_ms or observation.lag_limit_ms) if timed else ""
     if inexact:
         return Chosen(None, looks, 1, missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, inexact))
     table = SampleTable.concat([look.samples.measured for look in looks if look.samples is not None])
@@ -191,7 +192,7 @@ def lag_p99_ms(looks: tuple[OfferedLoad, ...]) -> float | None:
     return nearest_rank(values[~np.isnan(values)], 0.99)
 
 
-def _inexact(looks: tuple[OfferedLoad, ...], limit_ms: float) -> str:
+def lateness(looks: tuple[OfferedLoad, ...], limit_ms: float) -> str:
     """Say why the load generator was too late for its latencies to be the rack's; empty if it was not."""
     lag = lag_p99_ms(looks)
     if lag is not None and lag > limit_ms:
