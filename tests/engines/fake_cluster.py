@@ -16,6 +16,14 @@ from urllib.parse import parse_qs, urlsplit
 from rackgate.engines.launchers.ports import free_port
 
 ENGINE = Path(__file__).parent / "tiny_engine.py"
+MOMENT = "2026-11-30T10:00:00Z"
+
+
+def container_status(**said):
+    """Return a container's status with all that a kubelet says of one."""
+    plain = {"name": "engine", "image": "registry.example/engine:1", "imageID": "", "lastState": {}}
+    return {**plain, "ready": False, "restartCount": 0, **said}
+
 
 UNSCHEDULABLE = {
     "phase": "Pending",
@@ -32,27 +40,28 @@ NEVER_PULLED = {
     "phase": "Pending",
     "hostIP": "127.0.0.1",
     "containerStatuses": [
-        {
-            "state": {
+        container_status(
+            state={
                 "waiting": {"reason": "ErrImageNeverPull", "message": 'Container image "x:1" is not present'}
             }
-        }
+        )
     ],
 }
 CRASHED = {
     "phase": "Running",
     "hostIP": "127.0.0.1",
     "containerStatuses": [
-        {
-            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
-            "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
-        }
+        container_status(
+            state={"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+            lastState={"terminated": {"exitCode": 1, "reason": "Error"}},
+            restartCount=1,
+        )
     ],
 }
 OUT_OF_MEMORY = {
     "phase": "Running",
     "hostIP": "127.0.0.1",
-    "containerStatuses": [{"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}],
+    "containerStatuses": [container_status(state={"terminated": {"exitCode": 137, "reason": "OOMKilled"}})],
 }
 REFUSED = {
     "conditions": [
@@ -71,7 +80,7 @@ class FakeCluster:
 
     def __init__(self, script="run", *, deployment=None, forbidden=False, log=b"INFO loading\n"):
         self.script, self.deployment, self.forbidden, self.log = script, deployment or {}, forbidden, log
-        self.objects, self.requests, self.engine, self.generation = {}, [], None, 0
+        self.objects, self.requests, self.engine, self.generation, self.version = {}, [], None, 0, 0
         self.node_port = free_port()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.server.daemon_threads = True
@@ -120,30 +129,59 @@ class FakeCluster:
         if plural == "pods":
             return self._pods(method, part == "/log", query)
         if plural == "events":
-            items = [{"type": "Normal", "reason": "Pulled", "message": "image  there", "lastTimestamp": "1"}]
-            return 200, {"items": items if "rackgate-" in query.get("fieldSelector", [""])[0] else []}
+            about = query.get("fieldSelector", [""])[0].partition("=")[2]
+            return 200, _list("EventList", "v1", [_event(about)] if about.startswith("rackgate-") else [])
         return self._object(method, plural, name, body)
 
     def _object(self, method, plural, name, body):
         if method == "POST":
-            self.objects[plural, body["metadata"]["name"]] = body
-            if plural == "services":
-                body["spec"]["ports"][0]["nodePort"] = self.node_port
-            if plural == "deployments":
-                body["status"] = self.deployment
-                self._scaled(body["spec"]["replicas"])
-            return 201, body
+            return self._create(plural, body)
         if name is None:
-            return 200, {"items": [body for (kind, _), body in self.objects.items() if kind == plural]}
+            items = [_in_list(body) for (kind, _), body in self.objects.items() if kind == plural]
+            return 200, _list(*LISTS[plural], items)
         if (plural, name) not in self.objects:
             return 404, _status(404, f'{plural} "{name}" not found')
         if method == "DELETE":
             if plural == "deployments":
                 self._scaled(0)
-            return 200, self.objects.pop((plural, name))
+            gone = self.objects.pop((plural, name))
+            # A Service comes back as it was, of the others only that they are gone is told.
+            return 200, gone if plural == "services" else _deleted(plural, gone)
         if method == "PATCH":
             self._scaled(body["spec"]["replicas"])
+            return 200, self._scale(name, body["spec"]["replicas"])
         return 200, self.objects[plural, name]
+
+    def _create(self, plural, body):
+        """Keep an object as the server does: with what it adds itself."""
+        name = body["metadata"]["name"]
+        if (plural, name) in self.objects:
+            return 409, _status(409, f'{plural} "{name}" already exists')
+        self.objects[plural, name] = body
+        self.version += 1
+        facts = {"uid": f"uid-{self.version}", "resourceVersion": str(self.version)}
+        body["metadata"] |= {**facts, "creationTimestamp": MOMENT}
+        if plural == "services":
+            body["spec"] |= {"clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"], "sessionAffinity": "None"}
+            body["status"] = {"loadBalancer": {}}
+            if body["spec"].get("type") == "NodePort":
+                body["spec"]["ports"][0]["nodePort"] = self.node_port
+        if plural == "deployments":
+            body["metadata"]["generation"] = 1
+            body["status"] = self.deployment
+            self._scaled(body["spec"]["replicas"])
+        return 201, body
+
+    def _scale(self, name, replicas):
+        metadata = self.objects["deployments", name]["metadata"]
+        kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        return {
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": {key: metadata[key] for key in kept},
+            "spec": {"replicas": replicas},
+            "status": {"replicas": replicas},
+        }
 
     def _scaled(self, replicas):
         self._stop_engine()
@@ -162,22 +200,29 @@ class FakeCluster:
         if log:
             return 200, self.log
         if method == "DELETE":
+            pod = self._pod()
             self._stop_engine()
-            return 200, {}
+            return 200, {"kind": "Pod", "apiVersion": "v1", **pod}
         deployments = [body for (kind, _), body in self.objects.items() if kind == "deployments"]
         there = self.engine is not None if self.script == "run" else bool(deployments) and not self.deployment
         if not there:
-            return 200, {"items": []}
+            return 200, _list("PodList", "v1", [])
         label = query["labelSelector"][0].partition("=")[2]
         assert deployments[0]["spec"]["template"]["metadata"]["labels"]["rackgate.io/launch"] == label
-        return 200, {
-            "items": [{"metadata": {"name": f"pod-{self.generation}"}, "status": self._pod_status()}]
-        }
+        return 200, _list("PodList", "v1", [self._pod()])
+
+    def _pod(self):
+        (deployment,) = [body for (kind, _), body in self.objects.items() if kind == "deployments"]
+        template = deployment["spec"]["template"]
+        facts = {"name": f"pod-{self.generation}", "namespace": deployment["metadata"]["namespace"]}
+        metadata = {**template["metadata"], **facts, "creationTimestamp": MOMENT, "uid": "uid-pod"}
+        return {"metadata": metadata, "spec": template["spec"], "status": self._pod_status()}
 
     def _pod_status(self):
         if self.script != "run":
             return self.script
-        running = {"state": {"running": {}}, "imageID": "registry.example/engine@sha256:" + "a" * 64}
+        digest = "registry.example/engine@sha256:" + "a" * 64
+        running = container_status(state={"running": {"startedAt": MOMENT}}, imageID=digest, ready=True)
         return {"phase": "Running", "hostIP": "127.0.0.1", "containerStatuses": [running]}
 
     def _handler(self):
@@ -207,5 +252,42 @@ class FakeCluster:
         return Handler
 
 
+LISTS = {
+    "deployments": ("DeploymentList", "apps/v1"),
+    "services": ("ServiceList", "v1"),
+    "secrets": ("SecretList", "v1"),
+}
+
+
+def _list(kind, version, items):
+    return {"kind": kind, "apiVersion": version, "metadata": {"resourceVersion": "1"}, "items": items}
+
+
+def _in_list(body):
+    """Return an object as it stands in a list, where kind and version are the list's alone."""
+    return {key: value for key, value in body.items() if key not in ("kind", "apiVersion")}
+
+
+def _event(about):
+    return {
+        "metadata": {"name": f"{about}.17", "namespace": "default"},
+        "involvedObject": {"kind": "Deployment", "namespace": "default", "name": about},
+        "type": "Normal",
+        "reason": "Pulled",
+        "message": "image  there",
+        "firstTimestamp": MOMENT,
+        "lastTimestamp": MOMENT,
+        "count": 1,
+    }
+
+
+def _deleted(plural, body):
+    details = {"name": body["metadata"]["name"], "group": "apps" if plural == "deployments" else ""}
+    details |= {"kind": plural, "uid": body["metadata"]["uid"]}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
 def _status(code, message):
-    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
+    reasons = {403: "Forbidden", 404: "NotFound", 409: "AlreadyExists"}
+    said = {"status": "Failure", "code": code, "reason": reasons[code], "message": message}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, **said}

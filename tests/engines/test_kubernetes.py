@@ -223,29 +223,41 @@ def test_the_manifests_hold_only_fields_that_the_api_has():
     ]
 
 
-def test_the_pod_passes_the_restricted_profile():
-    pod = deployment_of(PLAN)["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["securityContext"]["runAsUser"] != 0
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
-    allowed = {
-        "configMap",
-        "csi",
-        "downwardAPI",
-        "emptyDir",
-        "ephemeral",
-        "persistentVolumeClaim",
-        "projected",
-        "secret",
-    }
-    assert {kind for volume in pod["volumes"] for kind in volume if kind != "name"} <= allowed
-    assert "hostPort" not in json.dumps(pod)
+@pytest.mark.parametrize("script", ["run", "CRASHED", "OUT_OF_MEMORY", "NEVER_PULLED", "UNSCHEDULABLE"])
+def test_what_the_stand_in_answers_is_what_the_official_client_takes(tmp_path, script):
+    """The client's own models read every answer, and refuse one that lacks what the API always has."""
+    from kubernetes import client, config
+
+    with FakeCluster(getattr(fake_cluster, script, script)) as cluster:
+        api = config.new_client_from_config(config_file=cluster.kubeconfig(tmp_path / "kubeconfig"))
+        core, apps, place = client.CoreV1Api(api), client.AppsV1Api(api), {"namespace": "rack"}
+        made = [
+            core.create_namespaced_secret(**place, body=secret_of(PLAN)),
+            core.create_namespaced_service(**place, body=service_of(PLAN)),
+            apps.create_namespaced_deployment(**place, body=deployment_of(PLAN)),
+            apps.read_namespaced_deployment(**place, name=PLAN.name),
+            core.list_namespaced_service(**place).items[0],
+            core.list_namespaced_event(**place, field_selector=f"involvedObject.name={PLAN.name}").items[0],
+            core.list_namespaced_pod(**place, label_selector="rackgate.io/launch=1").items[0],
+            apps.patch_namespaced_deployment_scale(**place, name=PLAN.name, body={"spec": {"replicas": 0}}),
+        ]
+        if script != "run":
+            made.append(core.delete_namespaced_pod(**place, name="pod-0"))
+        made += [
+            apps.delete_namespaced_deployment(**place, name=PLAN.name),
+            core.delete_namespaced_service(**place, name=PLAN.name),
+            core.delete_namespaced_secret(**place, name=PLAN.name),
+        ]
+        wanted = ["Secret", "Service", "Deployment", "Deployment", "Service", "CoreV1Event", "Pod", "Scale"]
+        wanted += ["Pod"] * (script != "run") + ["Status", "Service", "Status"]
+        # The client itself leaves a Status as plain data.
+        models = ["V1Status" if isinstance(one, dict) else type(one).__name__ for one in made]
+        assert [name.removeprefix("V1") for name in models] == wanted
+        for name, one in zip(models, made, strict=True):
+            assert _unknown_keys(api.sanitize_for_serialization(one), name) == []
+        with pytest.raises(client.ApiException) as refused:
+            apps.read_namespaced_deployment(**place, name=PLAN.name)
+        assert (refused.value.status, json.loads(refused.value.body)["reason"]) == (404, "NotFound")
 
 
 def test_the_pod_goes_to_the_node_under_test_with_its_cards():
@@ -313,7 +325,7 @@ def test_what_a_dead_run_left_in_a_cluster_is_named_and_removed(tmp_path, capsys
     with FakeCluster({}) as cluster:
         for name, notes in (("left", {**owner, **dead}), ("living", owner)):
             plan = replace(PLAN, name=name, annotations=notes, secrets={})
-            cluster.objects["services", name] = service_of(plan)
+            cluster.answer("POST", "/api/v1/namespaces/rack/services", {}, service_of(plan))
         path = tmp_path / "rack.toml"
         path.write_text(
             '[target]\nname = "x"\nmodel = "m"\n[[engine]]\nname = "e"\nlauncher = "kubernetes"\n'
