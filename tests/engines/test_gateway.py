@@ -8,11 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from rackgate.doctor.asking import ask_engine, ask_gateway
 from rackgate.engine import Killable, LaunchFailed, Partitionable
+from rackgate.engines.bundle import needs_of
 from rackgate.engines.launchers.container import container
 from rackgate.engines.launchers.process import process
 from rackgate.engines.probe import probe_engine
 from rackgate.record import read_records
+from rackgate.target import EngineSpec, Gateway, Target
 
 SERVER = Path(__file__).parent / "tiny_engine.py"
 HEAD = """
@@ -143,6 +146,17 @@ def test_a_gateway_in_a_box_of_its_own_cannot_reach_this_machines_loopback(accep
     _, told, _ = accept(NOWHERE, gateway=boxed, a=STARTS)
     assert "it was not started: a container does not reach a at http://127.0.0.1:" in told[0]["message"]
     assert "network = 'host'" in told[0]["hint"]
+
+
+def test_what_a_gateway_needs_is_looked_for_before_a_run_and_is_no_need_of_the_engines():
+    gateway = Gateway(launcher="process", settings={"command": ["no-such-proxy", "{each.url}"]})
+    engine = EngineSpec(name="a", launcher="process", model="m", settings={"command": ["sh"]})
+    target = Target(name="t", model="m", grade="cpu", engines=(engine,), gateway=gateway)
+    needs = {(need.wanted_by, need.name): need.here for need in needs_of(target)}
+    assert (needs["a", "sh"], needs["gateway", "no-such-proxy"]) == (True, False)
+    assert ask_engine(engine, target, 1.0).ok
+    asked = ask_gateway(target, 1.0)
+    assert (asked.ok, asked.cure) == (False, "bring command no-such-proxy here")
 
 
 def test_files_are_laid_beside_a_process_with_the_words_filled_in(process_spec, tmp_path):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rackgate.discovery.services import listed_models
+from rackgate.gateway import gateway_spec
 from rackgate.measurement import Reason
 from rackgate.telemetry.assembly import card_source_of, chassis_source_of, kernel_log_of, plan_of, runner_of
 from rackgate.telemetry.host import read_host
@@ -144,8 +145,10 @@ def ask_engine(spec: EngineSpec, target: Target, limit_s: float) -> Engineered:
 
 
 def ask_gateway(target: Target, limit_s: float) -> Engineered:
-    """Return whether the gateway answers and lists the target's model."""
-    gateway = target.gateway
+    """Return whether the gateway answers and lists the target's model, or has what its start needs."""
+    gateway, spec = target.gateway, gateway_spec(target)
+    if spec is not None:
+        return ask_engine(spec, target, limit_s)
     if gateway is None or gateway.url is None:
         return Engineered(ok=gateway is not None, text="made by the run itself")
     unset = _unset_key(gateway.api_key_env)
@@ -203,7 +206,7 @@ def _said_no(url: str, answer: httpx.Response) -> Engineered:
 def _startable(spec: EngineSpec, target: Target) -> Engineered:
     from rackgate.engines.bundle import needs_of
 
-    needs = needs_of(replace(target, engines=(spec,), batch=None))
+    needs = needs_of(replace(target, engines=(spec,), gateway=None, batch=None))
     for need in needs:
         lacking = need.here is False or (need.here is None and spec.launcher == "container")
         if need.wanted_by != "rackgate" and lacking and "on another machine" not in need.detail:
