@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 
+# Tests start hundreds of interpreters: without compiled modules each of them would compile them all again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup system accept accept-real accept-docker test lint format types bench-load bench-startup clean
 
