@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rackgate.engines.api_smoke import OFFERED, SMOKE
 from rackgate.host_rows import HOST_METRICS, why_not_asked
 from rackgate.slo import STAGES, Check, Scope, Slo
 
@@ -121,10 +122,25 @@ def _unused(row: Slo, entity: str, target: Target) -> str:
         why = why_not_asked(row, entity, target)
         if why or row.scope is Scope.NODE:
             return why
+    if row.metric in SMOKE:
+        return _not_offered(row.metric, entity, target)
     used = {card for engine in target.engines for card in engine.cards}
     if row.load is None or row.scope is not Scope.CARD or not used or entity in used:
         return ""
     return "declared: no engine of the target uses this card"
+
+
+def _not_offered(metric: str, entity: str, target: Target) -> str:
+    """Say that an engine's API is another one, or that it is not declared to offer what is asked."""
+    engine = next((one for one in target.engines if one.entity == entity), None)
+    if engine is None or metric not in SMOKE:
+        return ""
+    if engine.protocol != "openai":
+        return f"declared: engine {engine.name} speaks {engine.protocol}"
+    capability = OFFERED.get(metric)
+    if capability is None or capability in engine.offers:
+        return ""
+    return f"target {target.name} does not say that engine {engine.name} offers {capability} (offers)"
 
 
 def _looked_for_on(row: Slo, target: Target) -> tuple[str, ...]:

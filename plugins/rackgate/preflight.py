@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rackgate.telemetry.smi_inventory import ListedCard
     from rackgate.telemetry.source import Source
 
-__all__ = ["probe_cards", "probe_engines", "probe_gateway", "probe_nodes"]
+__all__ = ["probe_apis", "probe_cards", "probe_engines", "probe_gateway", "probe_nodes"]
 
 Probes = dict[tuple[str, str], Measurement]
 
@@ -57,6 +57,35 @@ def probe_engines(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
     for spec in site.target.engines:
         if not spec.url:
             found.update(_never_up(spec, site.failures.get(spec.entity)))
+    return found
+
+
+def probe_apis(site: Site, known: Probes, deadline_s: float = _DEADLINE_S) -> Probes:
+    """Return what the API of each engine answers and refuses, where `known` says that it gave a token.
+
+    Of an engine that gave none nothing is known, for the reason that its first request has.
+    """
+    from rackgate.engines.api_smoke import SMOKE, Shown, smoke_api
+    from rackgate.engines.launchers.outcome import key_headers
+
+    def ask(spec: EngineSpec) -> dict[str, Shown]:
+        first = known["first_request_ok", spec.entity]
+        if not first.value:
+            reason = first.reason or Reason.DIED
+            return dict.fromkeys(SMOKE, Shown(None, f"no token came out: {first.detail}", reason))
+        headers = key_headers(spec)
+        return smoke_api(spec.url or "", spec.model, headers, offers=spec.offers, deadline_s=deadline_s)
+
+    asked = [spec for spec in site.target.engines if spec.protocol == "openai"]
+    found: Probes = {}
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        for spec, answers in zip(asked, pool.map(ask, asked), strict=True):
+            for name, shown in answers.items():
+                found[name, spec.entity] = (
+                    missing(name, spec.entity, "bool", shown.reason or Reason.ABSENT, shown.text)
+                    if shown.holds is None
+                    else _bool(name, spec.entity, shown.holds, shown.text)
+                )
     return found
 
 

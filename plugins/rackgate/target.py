@@ -128,7 +128,8 @@ class EngineSpec:
     """An inference server as the target declares it: what it is and how it is had.
 
     `launcher` is a registered name (`remote`, `process`, `container`, `simulated`); `settings` is that
-    launcher's own table. `api_key_env` names the environment variable that holds the key.
+    launcher's own table. `api_key_env` names the environment variable that holds the key. `offers` names
+    what its API can beyond chat: `completions`, `structured_output`, `tool_calls`.
     """
 
     name: str
@@ -138,6 +139,7 @@ class EngineSpec:
     pool: str = "gpu"
     url: str | None = None
     api_key_env: str | None = None
+    offers: tuple[str, ...] = ()
     members: tuple[Member, ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
 

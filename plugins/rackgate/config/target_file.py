@@ -170,6 +170,7 @@ def _engine(table: EngineTable, model: str) -> nouns.EngineSpec:
         pool=table.pool,
         url=table.url,
         api_key_env=table.api_key_env,
+        offers=tuple(table.offers),
         members=tuple(nouns.Member(node=node, cards=tuple(cards)) for node, cards in by_node.items()),
         settings=table.settings,
     )

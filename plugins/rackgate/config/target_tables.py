@@ -168,6 +168,7 @@ class EngineTable(_Table):
     api_key_env: str | None = None
     node: Name | None = None
     cards: list[str] = []
+    offers: list[Literal["completions", "structured_output", "tool_calls"]] = []
     settings: dict[str, Any] = {}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rackgate.engines.api_smoke import SMOKE
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.telemetry.card_probes import CARD_PROBES
@@ -36,6 +37,7 @@ _PROBES = {
         "ratio",
         "Signals of the card with a value / required ones (temperature, power, SM clock, clock events).",
     ),
+    **{name: ("bool", definition) for name, definition in SMOKE.items()},
 }
 
 _COUNTS = {
@@ -59,6 +61,7 @@ _INPUTS = {
     "model_served": ("engine",),
     "first_request_ok": ("engine",),
     "gateway_request_ok": ("gateway",),
+    **dict.fromkeys(SMOKE, ("engine",)),
     "card_present": ("card",),
     "telemetry_coverage": tuple(f"card:{name}" for name in REQUIRED),
     "pcie_width_lost": ("card:pcie_width", "card:pcie_width_max"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackgate.simulator.http_server import json_bytes
+from rackgate.simulator.shaped import instance_of, wanted_schema, wanted_tool
 from rackgate.simulator.words import count_tokens
 
 __all__ = ["DONE", "BadRequest", "ChatRequest", "Frames", "parse_request"]
@@ -25,7 +26,10 @@ class BadRequest(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """`max_tokens` None means until the model stops by itself."""
+    """`max_tokens` None means until the model stops by itself.
+
+    `schema` is the shape that the answer must have, `tool` name and arguments of the tool to call.
+    """
 
     model: str
     prompt: str
@@ -35,6 +39,8 @@ class ChatRequest:
     stream: bool
     include_usage: bool
     chat: bool
+    schema: dict[str, Any] | None = None
+    tool: tuple[str, str] | None = None
 
 
 def parse_request(body: bytes, *, chat: bool) -> ChatRequest:
@@ -61,6 +67,8 @@ def parse_request(body: bytes, *, chat: bool) -> ChatRequest:
         stream=data.get("stream") is True,
         include_usage=isinstance(options, dict) and options.get("include_usage") is True,
         chat=chat,
+        schema=wanted_schema(data) if chat else None,
+        tool=wanted_tool(data) if chat else None,
     )
 
 
@@ -81,10 +89,11 @@ def _chat_prompt(messages: Any) -> str:
 class Frames:
     """Makes the frames of one answer; what stays the same is encoded once, since this is per token."""
 
-    __slots__ = ("_chat", "_envelope", "_prefix", "_suffix", "prompt_tokens")
+    __slots__ = ("_chat", "_envelope", "_prefix", "_schema", "_suffix", "_tool", "prompt_tokens")
 
     def __init__(self, request: ChatRequest, identifier: str) -> None:
         self._chat = request.chat
+        self._schema, self._tool = request.schema, request.tool
         self.prompt_tokens = request.prompt_tokens
         kind = "chat.completion" if request.chat else "text_completion"
         self._envelope: dict[str, Any] = {
@@ -133,9 +142,17 @@ class Frames:
         return b"data: " + json_bytes(body) + b"\n\n"
 
     def whole(self, text: str, reason: str, completion_tokens: int) -> bytes:
-        """Return the answer in one piece."""
+        """Return the answer in one piece, in the shape that was asked for."""
         choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": reason}
-        if self._chat:
+        if self._tool is not None:
+            name, arguments = self._tool
+            call = {"id": "call-0", "type": "function", "function": {"name": name, "arguments": arguments}}
+            choice["message"] = {"role": "assistant", "content": None, "tool_calls": [call]}
+            choice["finish_reason"] = "tool_calls"
+        elif self._schema is not None:
+            choice["message"] = {"role": "assistant", "content": json.dumps(instance_of(self._schema))}
+            choice["finish_reason"] = "stop"
+        elif self._chat:
             choice["message"] = {"role": "assistant", "content": text}
         else:
             choice["text"] = text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.simulator.chat import DONE, BadRequest, ChatRequest, Frames, parse_request
@@ -87,11 +88,16 @@ class EngineServer:
         exchange.respond(200, json_bytes({"object": "list", "data": [card]}), headers=self.headers(exchange))
 
     def _generate(self, exchange: Exchange, *, chat: bool) -> None:
+        if not chat and "no_completions" in self.knobs.api_defects:
+            exchange.respond(404, json_bytes({"detail": "Not Found"}))
+            return
         try:
-            request = parse_request(exchange.body, chat=chat)
+            request = self._as_understood(parse_request(exchange.body, chat=chat))
             self._check(request)
         except BadRequest as problem:
             status, kind = (404, "NotFoundError") if problem.param == "model" else (400, "BadRequestError")
+            if "crashing_parser" in self.knobs.api_defects:
+                status, kind = 500, "InternalServerError"
             body = openai_error(status, str(problem), kind, problem.param)
             exchange.respond(status, body, headers=self.headers(exchange))
             return
@@ -107,6 +113,12 @@ class EngineServer:
             self.loop.call_later(delay_ms / 1e3, generation.begin)
         else:
             generation.begin()
+
+    def _as_understood(self, request: ChatRequest) -> ChatRequest:
+        """Return the request without what this engine does not heed."""
+        if "shapeless" in self.knobs.api_defects:
+            return replace(request, schema=None, tool=None)
+        return request
 
     def _check(self, request: ChatRequest) -> None:
         if request.model != self.model:
@@ -224,7 +236,8 @@ class _Generation:
         self._server.metrics.finished[reason] += 1
         if not self._request.stream:
             text = b"".join((*self._held, token)).decode()
-            body = self._frames.whole(text, reason, self._produced)
+            count = 0 if "uncounted" in self._server.knobs.api_defects else self._produced
+            body = self._frames.whole(text, reason, count)
             self._exchange.respond(200, body, headers=self._server.headers(self._exchange))
             return True
         usage = self._frames.usage(self._produced) if self._request.include_usage else b""

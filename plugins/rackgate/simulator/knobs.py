@@ -20,7 +20,9 @@ class CardKnobs:
     """One card and the engine on it.
 
     Speed: times are multiplied by the slowdowns. Shares are of requests, 0 to 1. Telemetry fields are
-    named as in dcgm-exporter. `url_host` replaces the loopback address in the engine's URL.
+    named as in dcgm-exporter. `api_defects` are any of `no_completions`, `shapeless` (schemas and tools
+    are not heeded), `uncounted` (no token counts) and `crashing_parser`. `url_host` replaces the
+    loopback address in the engine's URL.
     """
 
     # Speed of the engine.
@@ -50,6 +52,7 @@ class CardKnobs:
     error_share: float = 0.0
     truncate_share: float = 0.0
     empty_output: bool = False
+    api_defects: tuple[str, ...] = ()
     burst: bool = False
 
     # What a kill and a restart do.

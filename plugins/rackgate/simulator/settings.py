@@ -92,6 +92,7 @@ def simulated_target(settings: RackSettings) -> Target:
                 name=card.name,
                 launcher="simulated",
                 model=settings.model,
+                offers=("completions", "structured_output", "tool_calls"),
                 members=(Member(node=card.node, cards=(card.name,)),),
             )
             for node in nodes

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 def observation(rack_run: Run, rack_engines: Site) -> Observation:
     """Probe engines, gateway, exporters and hosts."""
     from rackgate.observation import Observation
-    from rackgate.preflight import probe_cards, probe_engines, probe_gateway, probe_nodes
+    from rackgate.preflight import probe_apis, probe_cards, probe_engines, probe_gateway, probe_nodes
 
     rack_run.on_progress(f"preflight: {len(rack_engines.target.engines)} engines, gateway, exporters, hosts")
+    engines = probe_engines(rack_engines)
     probes = {
-        **probe_engines(rack_engines),
+        **engines,
+        **probe_apis(rack_engines, engines),
         **probe_gateway(rack_engines),
         **probe_cards(rack_engines.target),
         **probe_nodes(rack_engines.target, rack_engines.process_groups),
