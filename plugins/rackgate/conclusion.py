@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rackgate.endurance import proven_endurance
 from rackgate.message import headline, number, scope_text
 from rackgate.slo import STAGES
 from rackgate.verdict import Verdict
@@ -92,6 +93,7 @@ class Conclusion:
             "accepted": met and not partial,
             "headline": self._headline,
             "scope_text": scope_text(ledger),
+            "endurance": proven_endurance(ledger, run.offered_s.get("soak", 0.0)),
             "counts": ledger.counts(),
             "other_failures": sorted(self._recorder.other_failures),
             "not_checked": dict(self._recorder.not_checked),
@@ -139,8 +141,9 @@ class Conclusion:
         write(f"{scope_text(run.ledger)}; evidence grade: {run.grade.upper()}")
         if run.partial_why:
             write(f"partial run ({', '.join(run.partial_why)}): never certifiable", yellow=True)
-        for line in (*self._stage_lines(), *run.notes):
-            write(line)
+        for line in (*self._stage_lines(), self._end["endurance"], *run.notes):
+            if line:
+                write(line)
         for line in self._remarks()[:_MOST_LINES]:
             write(line, yellow=True)
         for view in self._views:

@@ -198,6 +198,7 @@ def lag_limit_ms(run: Run) -> float:
 def record_look(run: Run, stage: str, look: OfferedLoad, *, number: int = 0) -> None:
     """Record one look of a load as soon as it has ended: counters, windows, file of samples."""
     path = look.samples_path
+    run.offered_s[stage] = run.offered_s.get(stage, 0.0) + max(0, look.end_ns - look.start_ns) / 1e9
     run.record(
         "load",
         stage=stage,

@@ -89,6 +89,7 @@ class Run:
         self.partial_why: tuple[str, ...] = ()
         self.measured: dict[str, str] = {}
         self.notes: list[str] = []
+        self.offered_s: dict[str, float] = {}
         self.on_progress: Callable[[str], None] = _say_nothing
         self.teller: Teller = Silent()
         self.hottest: Callable[[], str] = str

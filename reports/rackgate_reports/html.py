@@ -21,7 +21,7 @@ from rackgate_reports.sections import (
     quarantine_section,
     stages_section,
 )
-from rackgate_reports.story import GRADES, headline_of, numbers_of, stages_of, troubles_of
+from rackgate_reports.story import GRADES, endurance_of, headline_of, numbers_of, stages_of, troubles_of
 from rackgate_reports.tables import checks_table, five_numbers_table
 from rackgate_reports.timeline import timeline_figure
 from rackgate_reports.troubles import troubles_section
@@ -55,7 +55,7 @@ def render_html(run: RunEvidence) -> str:
             _section("stages", "Stages", "", stages_section(stages_of(run, rows))),
             _section("troubles", "What failed and what to do", "", troubles_section(run, troubles, headline)),
             quarantine,
-            _section("numbers", "Five numbers", _NUMBERS, five_numbers_table(numbers_of(run))),
+            _section("numbers", "Five numbers", _NUMBERS, five_numbers_table(numbers_of(run)) + _proven(run)),
             _section("latency", "Latency by percentile", _LATENCY, _panels(run, loads, rows, colours)),
             _section("timeline", "Timeline", _TIMELINE, f'<figure class="time">{timeline}</figure>'),
             _section("checks", "Every check", intro, checks_table(rows)),
@@ -84,6 +84,11 @@ _DEFINITIONS = "Two tools that mean different things by one name cannot be compa
 def _section(identity: str, title: str, intro: str, content: str) -> str:
     words = f'<p class="intro">{intro}</p>' if intro else ""
     return f'<section id="{identity}"><h2>{title}</h2>{words}{content}</section>'
+
+
+def _proven(run: RunEvidence) -> str:
+    text = endurance_of(run)
+    return f'<p class="note">{escape(text, 300)}.</p>' if text else ""
 
 
 def _navigation(quarantine: bool) -> str:  # noqa: FBT001 (the one thing that varies)

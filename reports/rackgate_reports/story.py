@@ -23,6 +23,7 @@ __all__ = [
     "StageSummary",
     "Trouble",
     "counts_of",
+    "endurance_of",
     "headline_of",
     "numbers_of",
     "stages_of",
@@ -151,6 +152,12 @@ def _judged_again(run: RunEvidence) -> tuple[str, ...]:
     same = acceptance.get("digest") == about.get("acceptance_digest")
     by = "by the run's own acceptance" if same else f"by another acceptance ({files})"
     return (f"Judged again at {about.get('judged_at')} {by}. The run's own verdict: {own}",)
+
+
+def endurance_of(run: RunEvidence) -> str:
+    """Return what the soak proves, as a sentence without its full stop; empty if it proves nothing."""
+    text = str((run.end or {}).get("endurance") or "")
+    return text[:1].upper() + text[1:]
 
 
 def _partial(record: Mapping[str, Any]) -> tuple[str, ...]:

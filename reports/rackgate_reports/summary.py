@@ -23,6 +23,7 @@ from rackgate_reports.story import (
     FIVE_NUMBERS,
     GRADES,
     counts_of,
+    endurance_of,
     headline_of,
     numbers_of,
     stages_of,
@@ -55,6 +56,7 @@ def render_summary(run: RunEvidence) -> str:
         _head(run, headline, rows),
         _stages(stages_of(run, rows)),
         _numbers(numbers_of(run)),
+        _proven(run),
         _quarantine(run),
     ]
     room = LIMIT_BYTES - _ROOM_FOR_END - sum(len(part.encode()) for part in parts)
@@ -127,6 +129,11 @@ def _number(row: NumbersRow, metric: str) -> str:
     return (
         f"no value ({_safe(record.get('reason'), 40)})" if value is None else _safe(amount(value, unit), 40)
     )
+
+
+def _proven(run: RunEvidence) -> str:
+    text = endurance_of(run)
+    return f"{_safe(text, 300)}.\n" if text else ""
 
 
 def _quarantine(run: RunEvidence) -> str:

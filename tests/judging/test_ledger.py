@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rackgate.endurance import proven_endurance
 from rackgate.ledger import Ledger
 from rackgate.message import headline, scope_text
 from rackgate.planning import plan_checks
@@ -253,3 +254,20 @@ def test_a_declared_absence_is_never_plainly_accepted(ledger, rack):
 def test_the_headline_is_the_whole_truth_in_one_line(ledger, facts, text):
     known = {"complete": True, "partial": False, "other_failures": 0, "not_checked": 0}
     assert text == headline(ledger(), **{**known, **facts}).replace(str(ledger().judged), "22")
+
+
+def test_a_soak_without_a_failure_proves_a_third_of_its_card_hours_and_no_more(ledger):
+    said = proven_endurance(ledger(), 72 * 3600.0)
+    assert "soak: 288 card-hours without a failure prove" in said
+    assert "at least 96 card-hours (95 %), no more" in said
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN])
+def test_a_soak_with_one_unmet_row_proves_no_endurance(ledger, verdict):
+    assert "" == proven_endurance(ledger({"soak.temperature @ node1/gpu0": verdict}), 3600.0)
+
+
+def test_a_card_that_was_not_soaked_adds_no_hours(ledger):
+    gone = ledger({"single_card.ttft @ node1/gpu0": Verdict.FAIL})
+    assert "soak: 3 card-hours" in proven_endurance(gone, 3600.0)
+    assert "" == proven_endurance(ledger(), 0.0)

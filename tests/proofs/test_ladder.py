@@ -17,6 +17,7 @@ def test_a_healthy_rack_is_accepted_and_again_from_its_evidence_alone(run_ladder
     assert 0 == outcome.exit_status, outcome.output[-4000:]
     assert "ACCEPTED" == outcome.end["headline"].split(":")[0]
     assert outcome.end["accepted"]
+    assert outcome.end["endurance"].startswith("soak: 0.0")
     assert {"PASS"} == {one["verdict"] for one in outcome.of("verdict")}
     assert len(outcome.of("plan")[0]["checks"]) == len(outcome.of("verdict"))
     assert {"report.html", "summary.md", "junit.xml"} <= {

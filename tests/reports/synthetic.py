@@ -108,6 +108,7 @@ def _end(writer: Writer, scenario: Scenario, state: _State) -> None:
         accepted=accepted,
         headline=scenario.headline or f"{word}: {qualified} of {total} cards qualified",
         scope_text=f"tested {total} of {total} cards on {scenario.nodes} nodes",
+        endurance="soak: 8 card-hours prove little" if accepted else "",
         counts=state.counts,
         exit_status=int(not accepted),
         partial=scenario.partial,

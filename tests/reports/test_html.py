@@ -98,6 +98,11 @@ def test_an_accepted_run_says_so(good: Path) -> None:
     assert "Nothing failed" in page.text
 
 
+def test_what_a_soak_proves_is_said_and_nothing_if_it_proves_nothing(good: Path, slow: Path) -> None:
+    assert "Soak: 8 card-hours prove little." in page_of(good).text
+    assert "card-hours" not in page_of(slow).text
+
+
 def test_a_simulated_run_is_marked_even_if_accepted(tmp_path: Path) -> None:
     page = page_of(make_run(tmp_path / "run"))
     assert page.text.startswith("SIMULATED · ACCEPTED: hall-b-rack-07 SIMULATED The rack was simulated.")

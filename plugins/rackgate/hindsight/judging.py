@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rackgate.hindsight.sight import offered_otherwise, seen_again
 from rackgate.ledger import Ledger
 from rackgate.measurement import Measurement, Reason, missing
+from rackgate.endurance import proven_endurance
 from rackgate.message import headline, scope_text
 from rackgate.offering import lag_limit_ms
 from rackgate.planning import plan_checks
@@ -137,6 +138,11 @@ class _Judging:
         return self._seen[stage]
 
 
+def _soaked_s(finished: Finished) -> float:
+    soaks = (record for record in finished.of("load") if record["stage"] == "soak")
+    return sum(max(0, record["end_ns"] - record["start_ns"]) / 1e9 for record in soaks)
+
+
 def _end(run: Run, finished: Finished) -> dict[str, Any]:
     """Return the last record: a run that was cut short, partial or failed otherwise stays that."""
     ledger, own = run.ledger, finished.end or {}
@@ -154,6 +160,7 @@ def _end(run: Run, finished: Finished) -> dict[str, Any]:
             not_checked=len(not_checked),
         ),
         "scope_text": scope_text(ledger),
+        "endurance": proven_endurance(ledger, _soaked_s(finished)),
         "counts": ledger.counts(),
         "other_failures": others,
         "not_checked": not_checked,
