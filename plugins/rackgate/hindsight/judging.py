@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rackgate.endurance import proven_endurance
 from rackgate.hindsight.sight import offered_otherwise, seen_again
 from rackgate.ledger import Ledger
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.endurance import proven_endurance
 from rackgate.message import headline, scope_text
 from rackgate.offering import lag_limit_ms
 from rackgate.planning import plan_checks
