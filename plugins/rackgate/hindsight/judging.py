@@ -140,7 +140,7 @@ class _Judging:
 
 def _soaked_s(finished: Finished) -> float:
     soaks = (record for record in finished.of("load") if record["stage"] == "soak")
-    return sum(max(0, record["end_ns"] - record["start_ns"]) / 1e9 for record in soaks)
+    return float(sum(max(0, record["end_ns"] - record["start_ns"]) / 1e9 for record in soaks))
 
 
 def _end(run: Run, finished: Finished) -> dict[str, Any]:
