@@ -139,6 +139,10 @@ class Conclusion:
         colour = "green" if self._end["accepted"] else "yellow" if self._end["exit_status"] == 0 else "red"
         write(self._headline, bold=True, **{colour: True})
         write(f"{scope_text(run.ledger)}; evidence grade: {run.grade.upper()}")
+        if run.target.no_cards is not None:
+            write("no accelerator found on this machine; to look at, in this order:", yellow=True)
+            for step in run.target.no_cards.next_steps:
+                write(f"  {run.redactor.redact(step)}", yellow=True)
         if run.partial_why:
             write(f"partial run ({', '.join(run.partial_why)}): never certifiable", yellow=True)
         for line in (*self._stage_lines(), self._end["endurance"], *run.notes):

@@ -44,8 +44,8 @@ def _never(_node: Node, _card: Card | None, _target: Target) -> bool:
     return False
 
 
-def _no_cards(node: Node, _card: Card | None, _target: Target) -> bool:
-    return not node.cards
+def _no_cards(node: Node, _card: Card | None, target: Target) -> bool:
+    return not node.cards and not (target.no_cards and target.no_cards.on_bus)
 
 
 def _no_address(_node: Node, card: Card | None, _target: Target) -> bool:

@@ -92,6 +92,9 @@ class Ledger:
         whole = next((gate.by for gate in self.gates if stage in gate.stages), None)
         if whole is not None:
             return whole
+        looked_for = self._no_card_to_ask(check)
+        if looked_for is not None:
+            return looked_for
         out = self.quarantined(stage)
         if not out:
             return None
@@ -103,6 +106,23 @@ class Ledger:
         if members and not enough:
             return out[min(lost)]
         return self._too_few(stage, out)
+
+    def _no_card_to_ask(self, check: Check) -> str | None:
+        """Return the check that looked for a card in vain, of a row about cards: one cause, one UNKNOWN."""
+        about_cards = check.slo.scope is Scope.CARD or check.slo.metric == "undeclared_cards"
+        if self.target.no_cards is None or not about_cards:
+            return None
+        return next(
+            (
+                check_id
+                for check_id, known in self.planned.items()
+                if known.slo.metric == "card_present"
+                and known.entity == check.entity
+                and check_id in self.verdicts
+                and check_id != check.id
+            ),
+            None,
+        )
 
     def missing(self) -> tuple[str, ...]:
         """Return the ids of checks that were asked and have no verdict."""

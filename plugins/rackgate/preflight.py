@@ -16,7 +16,7 @@ from rackgate.telemetry.node_probes import probe_events, probe_hosts
 from rackgate.telemetry.reading import REQUIRED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
     from rackgate.engine import LaunchFailed
     from rackgate.engines.probe import EngineProbe
@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     from rackgate.telemetry.smi_inventory import ListedCard
     from rackgate.telemetry.source import Source
 
-__all__ = ["probe_apis", "probe_cards", "probe_engines", "probe_gateway", "probe_nodes"]
+__all__ = [
+    "cards_of_nodes",
+    "measured_cards",
+    "measured_hosts",
+    "probe_apis",
+    "probe_cards",
+    "probe_engines",
+    "probe_gateway",
+    "probe_nodes",
+]
 
 Probes = dict[tuple[str, str], Measurement]
 
@@ -154,13 +163,19 @@ def probe_cards(target: Target) -> Probes:
     with ThreadPoolExecutor(max_workers=16) as pool:
         looks = pool.map(lambda node: _best_poll(card_source_of(node, plan)), target.nodes)
         for node, (readings, listed) in zip(target.nodes, looks, strict=True):
-            first = next((one for one in readings if one.value is None), None)
-            why = (first.reason or Reason.ABSENT, first.detail) if first else (Reason.ABSENT, "no answer")
-            found.update(probe_listing(node, listed, why))
-            for card in node.cards:
-                mine = [one for one in readings if one.entity == card.name] or _silent(node, card)
-                found.update(_card_measurements(card.name, mine))
-                found.update(_soundness(card.name, mine))
+            found.update(measured_cards(node, readings, listed))
+    return found
+
+
+def measured_cards(node: Node, readings: Sequence[Reading], listed: tuple[ListedCard, ...] | None) -> Probes:
+    """Return what one look at a node's cards says of each, and of cards that are not declared."""
+    first = next((one for one in readings if one.value is None), None)
+    why = (first.reason or Reason.ABSENT, first.detail) if first else (Reason.ABSENT, "no answer")
+    found = probe_listing(node, listed, why)
+    for card in node.cards:
+        mine = [one for one in readings if one.entity == card.name] or _silent(node, card)
+        found.update(_card_measurements(card.name, mine))
+        found.update(_soundness(card.name, mine))
     return found
 
 
@@ -199,11 +214,26 @@ def probe_nodes(target: Target, own_groups: Collection[int] = ()) -> Probes:
             found.update(events)
             if known is not None:
                 facts[node.name] = known
-                found |= probe_pins(node, known, {})
-                found |= probe_holders(node, known["driver_answer"], own_groups)
-                found |= probe_driver(node, known)
-    found |= probe_domains(target.nodes, facts)
-    return found | probe_hosts(facts, {node.name: len(node.cards) for node in target.nodes})
+    return found | measured_hosts(target, facts, own_groups)
+
+
+def measured_hosts(
+    target: Target, facts: Mapping[str, Mapping[str, Fact]], own_groups: Collection[int] = ()
+) -> Probes:
+    """Return what the facts of hosts say, of each by itself and of all compared."""
+    found = probe_hosts(facts, cards_of_nodes(target)) | probe_domains(target.nodes, facts)
+    for node in target.nodes:
+        if node.name in facts:
+            known = facts[node.name]
+            found |= probe_pins(node, known, {}) | probe_driver(node, known)
+            found |= probe_holders(node, known["driver_answer"], own_groups)
+    return found
+
+
+def cards_of_nodes(target: Target) -> dict[str, int]:
+    """Return how many cards each node should have; one at least where they were looked for in vain."""
+    least = int(target.no_cards is not None and target.no_cards.on_bus)
+    return {node.name: len(node.cards) or least for node in target.nodes}
 
 
 def _look_into(node: Node, plan: TelemetryPlan) -> tuple[Node, dict[str, Fact] | None, Probes]:

@@ -106,6 +106,8 @@ class Recorder:
                 f" profile {run.profile}, seed {run.seed}, evidence {run.folder}"
             )
         ]
+        if target.no_cards is not None:
+            lines.append("rackgate: this machine, on which no accelerator was found")
         if target.grade == "simulated":
             scenario = f", scenario {options.scenario}" if target.made_here else ""
             lines.append(f"rackgate: SIMULATED rack{scenario}: never valid for sign-off")

@@ -7,7 +7,7 @@ import platform
 import re
 import socket
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -185,6 +185,11 @@ class Run:
     def measure(self, check: Check, observation: Observation) -> Measurement:
         """Return what the check's row asks for, from what was observed; unmet, with what else was seen."""
         found = measure(self.registry.metrics, check.slo, check.entity, observation)
+        if found.value is None and not found.hint and check.slo.metric in self.registry.metrics:
+            from rackgate.doctor.cures import cure_for  # here: most measurements have a value
+
+            needs = self.registry.metrics[check.slo.metric].needs
+            return replace(found, hint=cure_for(needs, found, observation.target))
         if found.value is None or observation.telemetry is None or judge(check, found).verdict.accepted:
             return found
         from rackgate.diagnosis.context import with_what_else

@@ -202,9 +202,13 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoCards:
-    """Cards were looked for and none was found: why, and what to try, the first thing first."""
+    """Cards were looked for and none was found: why, and what to try, the first thing first.
+
+    `on_bus` says that one may be there: the driver is then to blame, and is judged.
+    """
 
     why: str
+    on_bus: bool = True
     next_steps: tuple[str, ...] = ()
 
 

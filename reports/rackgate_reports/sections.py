@@ -66,7 +66,7 @@ def _key_facts(run: RunEvidence) -> str:
     nodes = [node for node in target.get("nodes") or () if isinstance(node, dict)]
     cards = sum(len(node.get("cards") or ()) for node in nodes)
     engines = len(target.get("engines") or ())
-    size = plural(cards, "card") if cards else plural(engines, "engine")
+    size = plural(cards, "card") if cards else plural(engines, "engine") if engines else "no engine"
     facts = (
         ("Model", target.get("model")),
         ("Rack", f"{size} on {plural(len(nodes), 'node')}"),

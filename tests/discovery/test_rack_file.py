@@ -15,7 +15,7 @@ from rackgate.engines.launchers import LAUNCHERS, check_settings
 TEXT = st.text(max_size=20)
 CARDS = st.lists(st.tuples(TEXT, TEXT, TEXT, TEXT), max_size=4).map(
     lambda rows: tuple(
-        FoundCard(index=index, name=name, uuid=uuid, serial=serial, links=links)
+        FoundCard(index=index, name=name, uuid=uuid, serial=serial, links=links, pci=f"0000:{index:02x}:00.0")
         for index, (name, uuid, serial, links) in enumerate(rows)
     )
 )
@@ -52,6 +52,7 @@ MACHINES = st.builds(
         boxes=(Box(name=note, image=note, ports=(8000,)),),
         triage=(Step(name="device", ok=False, text=note, next_step=note),),
         notes=(note,),
+        versions={"kernel": note},
     ),
     CARDS,
     SERVICES,
@@ -68,8 +69,10 @@ def read(machine):
 @given(MACHINES)
 def test_whatever_was_found_the_file_is_a_whole_target_that_says_it(machine):
     target = read(machine)
-    told = [(card.index, card.uuid or "", card.serial or "", card.sku or "") for card in target.cards]
-    found = [(card.index, card.uuid, card.serial, card.name) for card in machine.found.cards]
+    told = [
+        (card.index, card.uuid or "", card.serial or "", card.sku or "", card.pci) for card in target.cards
+    ]
+    found = [(card.index, card.uuid, card.serial, card.name, card.pci) for card in machine.found.cards]
     served = [(one.url, one.models[0], one.protocol) for one in machine.of_kind("engine")]
     assert found == told
     assert served == [(spec.url, spec.model, spec.protocol) for spec in target.engines]
@@ -121,7 +124,21 @@ def test_a_file_declares_that_there_is_no_card_where_this_machine_leaves_it_open
     nothing = machine(cards=0, triage=(Step(name="device", ok=False, text="no device", next_step="Look."),))
     here = local_target(nothing)
     assert read(nothing).no_cards is None
-    assert ("device: no device", ("Look.",)) == (here.no_cards.why, here.no_cards.next_steps)
+    assert ("device: no device", ("(1) device: Look.",)) == (here.no_cards.why, here.no_cards.next_steps)
+
+
+@pytest.mark.parametrize("on_bus", [False, True])
+def test_the_driver_is_judged_only_where_a_card_may_be_there(on_bus):
+    step = Step(name="device", ok=on_bus, text="")
+    assert on_bus == local_target(machine(cards=0, triage=(step,))).no_cards.on_bus
+
+
+def test_what_the_machine_has_is_offered_as_what_it_is_held_to_and_not_agreed_by_itself():
+    held = machine(versions={"driver": "580.82.07"})
+    agreed = rack_text(held).replace("# [node.expect]", "[node.expect]").replace("# driver =", "driver =")
+    launchers = {name: partial(check_settings, name) for name in LAUNCHERS}
+    (node,) = parse_target(tomllib.loads(agreed), "rack.toml", launchers).nodes
+    assert ({}, {"driver": "580.82.07"}) == (read(held).nodes[0].expect.pins, node.expect.pins)
 
 
 def test_cards_that_were_found_leave_nothing_open():

@@ -23,6 +23,12 @@ def test_the_steps_come_in_the_order_of_the_field(folder):
     assert ["device", "kernel module", "driver", "CUDA", "container runtime"] == list(steps(folder))
 
 
+def test_a_card_of_another_vendor_is_named_and_not_blamed_on_nvidias_driver(folder, pci):
+    pci("0000:c1:00.0", "0x1002", "0x120000")
+    step = steps(folder)["device"]
+    assert (False, "none of NVIDIA: AMD at 0000:c1:00.0") == (step.ok, step.text)
+
+
 @pytest.mark.parametrize(
     ("vendor", "kind", "named"),
     [

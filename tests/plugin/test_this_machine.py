@@ -34,10 +34,32 @@ def test_a_machine_without_an_accelerator_is_told_so_at_once_and_not_accepted(pr
 
 def test_no_card_is_ever_passed_where_none_was_found(preflight, tmp_path):
     outcome = preflight("--rack-target=local", f"--rack-host-root={HEALTHY}")
-    rows = [record for record in outcome.of("verdict") if record["scope"] == "card"]
-    assert {"UNKNOWN"} == {record["verdict"] for record in rows}
-    # Rows that compare with what the target declares of its cards have nothing to compare with.
-    assert {"", "declared"} >= {record["skipped"] for record in rows}
+    rows = [
+        record
+        for record in outcome.of("verdict")
+        if record["scope"] == "card" and record["skipped"] != "declared"
+    ]
+    (first, *others) = [(record["verdict"], record["gated_by"]) for record in rows]
+    assert ("UNKNOWN", "") == first
+    assert [("UNKNOWN", rows[0]["check"])] * len(others) == others
+    assert "UNKNOWN" == outcome.verdicts[rows[0]["check"].replace("card_present", "undeclared_cards")]
+
+
+def test_a_card_on_the_bus_without_its_module_fails_in_the_order_of_triage(preflight, pytester):
+    machine = pytester.mkdir("machine")
+    device = machine / "sys" / "bus" / "pci" / "devices" / "0000:1b:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text("0x10de\n")
+    (device / "class").write_text("0x030200\n")
+    (machine / "proc" / "sys" / "kernel").mkdir(parents=True)
+    (machine / "proc" / "sys" / "kernel" / "osrelease").write_text("6.8.0\n")
+    (machine / "proc" / "modules").write_text("ext4 1 2 - Live 0x0\n")
+    outcome = preflight("--rack-target=local", f"--rack-host-root={machine}")
+    (node,) = {check.split(" @ ")[1] for check in outcome.verdicts if check.startswith("preflight.card_")}
+    assert "FAIL" == outcome.verdicts[f"preflight.host_module @ {node}"]
+    assert outcome.line("  (1) kernel module: `modprobe nvidia`")
+    (clock,) = [one for one in outcome.of("verdict") if one["slo"] == "preflight.clock_offset"]
+    assert clock["hint"].startswith("install chrony")
 
 
 def test_preflight_alone_is_about_this_machine(preflight):

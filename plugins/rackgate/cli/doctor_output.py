@@ -23,6 +23,7 @@ __all__ = ["as_json", "as_text"]
 
 _WORDS = {
     Outlook.RUN: "will run",
+    Outlook.WARN: "will WARN as it stands",
     Outlook.FAIL: "will FAIL as it stands",
     Outlook.UNKNOWN: "will be UNKNOWN",
     Outlook.ABSENT: "declared absent",

@@ -26,7 +26,7 @@ def assigned_cards(
     taken: set[int] = set()
     for engine in engines:
         mine = _by_process(engine, busy, parents) or _by_environment(engine, cards)
-        free = tuple(index for index in mine if index not in taken)
+        free = tuple(dict.fromkeys(index for index in mine if index not in taken))
         if free:
             found[engine.port] = free
             taken.update(free)

@@ -31,5 +31,8 @@ def local_target(machine: Machine) -> Target:
 
 def _no_cards(machine: Machine) -> NoCards:
     broken = [step for step in machine.triage if not step.ok]
+    told = [step for step in broken if step.next_step]
+    steps = [f"({place}) {step.name}: {step.next_step}" for place, step in enumerate(told, start=1)]
     why = "; ".join(f"{step.name}: {step.text}" for step in broken) or machine.found.why
-    return NoCards(why=why, next_steps=tuple(step.next_step for step in broken if step.next_step))
+    on_bus = all(step.ok is not False for step in machine.triage if step.name == "device")
+    return NoCards(why=why, on_bus=on_bus, next_steps=tuple(steps))

@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING
 from rackgate.discovery.cards import cards_of_page, find_cards
 from rackgate.discovery.containers import find_boxes
 from rackgate.discovery.machine import FoundCards, Machine
+from rackgate.discovery.ports import parents
 from rackgate.discovery.services import find_services
 from rackgate.discovery.triage import triage_of
 from rackgate.telemetry.host import read_host
+from rackgate.telemetry.inventory_probes import FACT_OF_PIN
 from rackgate.telemetry.runner import LocalRunner
+from rackgate.telemetry.smi_inventory import parse_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rackgate.discovery.machine import Box, FoundCard, Service
+    from rackgate.telemetry.host import Fact
     from rackgate.telemetry.runner import Runner
 
 __all__ = ["look_at_this_machine"]
@@ -42,7 +46,8 @@ def look_at_this_machine(
         boxes = pool.submit(find_boxes if isinstance(asked, LocalRunner) else _no_daemon_asked)
         found, notes = _completed(cards.result(), services.result())
         containers, no_daemon = boxes.result()
-        triage = triage_of(asked, facts.result(), found, deadline_s)
+        known = facts.result()
+        triage = triage_of(asked, known, found, deadline_s)
     notes += [f"containers: {no_daemon}"] if no_daemon else []
     return Machine(
         host=_host_name(),
@@ -51,7 +56,27 @@ def look_at_this_machine(
         boxes=containers,
         triage=triage,
         notes=tuple(notes),
+        busy=_busy(known, found),
+        parents=parents(),
+        versions=_versions(known),
     )
+
+
+def _busy(facts: Mapping[str, Fact], found: FoundCards) -> dict[int, frozenset[int]]:
+    """Return the processes on each card, as the driver's own tool names them."""
+    inventory = parse_inventory(facts["driver_answer"].value or "")
+    listed = inventory.cards if inventory else ()
+    index_of = {card.uuid: card.index for card in found.cards if card.uuid}
+    return {
+        index_of.get(card.uuid or "", card.index): frozenset(one.pid for one in card.processes or ())
+        for card in listed
+    }
+
+
+def _versions(facts: Mapping[str, Fact]) -> dict[str, str]:
+    """Return what a target may pin: by its key in [expect]."""
+    told = {pin: facts[fact].value for pin, fact in FACT_OF_PIN.items() if fact in facts}
+    return {pin: value for pin, value in told.items() if value}
 
 
 def _no_daemon_asked() -> tuple[tuple[Box, ...], str]:

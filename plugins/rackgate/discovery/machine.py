@@ -84,7 +84,7 @@ class Machine:
     """This machine. `triage` is in the field's order: device, kernel module, driver, CUDA, containers.
 
     `notes` say what could not be looked at, and why. `busy` are the processes on each card, by its index,
-    `parents` the parent of each process of this machine.
+    `parents` the parent of each process of this machine, `versions` what a target may pin.
     """
 
     host: str
@@ -95,6 +95,7 @@ class Machine:
     notes: tuple[str, ...] = ()
     busy: Mapping[int, frozenset[int]] = field(default_factory=dict)
     parents: Mapping[int, int] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     def of_kind(self, kind: str) -> tuple[Service, ...]:
         """Return the services of one kind, in the order of their ports."""

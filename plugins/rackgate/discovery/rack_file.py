@@ -84,6 +84,7 @@ def _node(machine: Machine) -> str:
         lines.append(f"cards = {_quoted(found.source)}  # {_WHERE[found.source]}")
     lines.append("# sudo = true   # try `sudo -n` where a command is refused")
     lines += [_words(f"# {note}") for note in machine.notes]
+    lines += _expected(machine)
     lines += [
         "",
         "# Its management controller, for power supplies, fans and leaks; a host does not know its address.",
@@ -95,10 +96,22 @@ def _node(machine: Machine) -> str:
     return _block(lines)
 
 
+def _expected(machine: Machine) -> list[str]:
+    """Return what the machine has now as what it may be held to, for a person to agree to."""
+    if not machine.versions:
+        return []
+    return [
+        "",
+        "# What it has now; of what stands here without the # it is asked whether it still has it.",
+        "# [node.expect]",
+        *(_words(f"# {pin} = {_quoted(value)}") for pin, value in machine.versions.items()),
+        '# processes = ["VLLM::*", "python3"]  # programs that may hold a card',
+    ]
+
+
 def _card(card: FoundCard) -> str:
-    about = ", ".join(part for part in (f"PCI {card.pci}" if card.pci else "", card.links) if part)
-    lines = [f"[[node.card]]{_words(f'  # {about}') if about else ''}", f"index = {card.index}"]
-    told = {"uuid": card.uuid, "serial": card.serial, "sku": card.name}
+    lines = [f"[[node.card]]{_words(f'  # {card.links}') if card.links else ''}", f"index = {card.index}"]
+    told = {"uuid": card.uuid, "serial": card.serial, "pci": card.pci, "sku": card.name}
     lines += [f"{name} = {_quoted(value)}" for name, value in told.items() if value]
     silent = [name for name, value in told.items() if not value]
     lines += [f"# not told here: {', '.join(silent)}"] if silent else []

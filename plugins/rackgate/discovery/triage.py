@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from rackgate.discovery.machine import Step
+from rackgate.telemetry.host_triage import STEPS
+from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,15 +27,17 @@ _VENDORS = {
 _COMPUTE = re.compile(r"0x(0302|0380|12)")
 _DISPLAY = re.compile(r"0x0300")
 _PCI = ("/sys/bus/pci/devices/*/vendor", "/sys/bus/pci/devices/*/class")
-_CUDA = ("/usr/local/cuda*/version.json", "/usr/local/cuda/version.txt")
-_CUDA_LIBRARY = re.compile(r"libcudart\.so\.(\d+[\d.]*)")
+_NAMES = {"module": "kernel module", "driver": "driver", "cuda": "CUDA", "runtime": "container runtime"}
 
 
-def pci_accelerators(files: Mapping[str, Ran]) -> tuple[str, ...]:
-    """Return the accelerators of the PCI bus as `NVIDIA at 0000:1b:00.0`; NVIDIA's display class counts too.
+def pci_accelerators(files: Mapping[str, Ran]) -> tuple[str, ...] | None:
+    """Return the accelerators of the PCI bus as `NVIDIA at 0000:1b:00.0`; None if the bus cannot be seen.
 
-    An onboard display controller is none, and neither is an Intel GPU that only drives a screen.
+    NVIDIA's display class counts too; an onboard display controller is none, and neither is an Intel GPU
+    that only drives a screen.
     """
+    if not any(path.endswith("/vendor") for path in files):
+        return None
     found = []
     for path, ran in sorted(files.items()):
         if not path.endswith("/vendor"):
@@ -51,85 +55,33 @@ def triage_of(
     runner: Runner, facts: Mapping[str, Fact], found: FoundCards, deadline_s: float
 ) -> tuple[Step, ...]:
     """Return every step with what was seen there; the first that is not ok is where to begin."""
-    files = runner.read((*_PCI, *_CUDA), deadline_s)
-    return (
-        _device(files, found),
-        _module(facts),
-        _driver(facts, found),
-        _cuda(files, facts, found),
-        _containers(facts),
-    )
+    seen = pci_accelerators(runner.read(_PCI, deadline_s))
+    return (_device(seen, found), *(_step(name, key, facts) for key, name in _NAMES.items()))
 
 
-def _device(files: Mapping[str, Ran], found: FoundCards) -> Step:
+def _step(name: str, key: str, facts: Mapping[str, Fact]) -> Step:
+    """Return the worst that preflight's own triage finds at a step."""
+    findings = STEPS[key](facts)
+    for verdict, ok in ((Verdict.FAIL, False), (Verdict.UNKNOWN, None), (Verdict.WARN, True)):
+        worst = next((one for one in findings if one.verdict is verdict), None)
+        if worst is not None:
+            return Step(name=name, ok=ok, text=worst.text, next_step=worst.next_step)
+    return Step(name=name, ok=True, text="nothing is wrong")
+
+
+def _device(seen: tuple[str, ...] | None, found: FoundCards) -> Step:
     name = "device"
-    seen = pci_accelerators(files)
+    if seen and not found.cards and not any(one.startswith("NVIDIA") for one in seen):
+        cure = "Declare their exporter (exporter = ...): only NVIDIA's driver is asked directly."
+        return Step(name=name, ok=False, text=f"none of NVIDIA: {', '.join(seen[:8])}", next_step=cure)
     if found.cards or seen:
         text = f"{len(seen)} on the PCI bus: {', '.join(seen[:8])}" if seen else "the driver lists cards"
         return Step(name=name, ok=True, text=text)
-    if not any(path.endswith("/vendor") for path in files):
+    if seen is None:
         text = "the PCI bus cannot be seen from here (/sys/bus/pci is empty)"
         return Step(name=name, ok=None, text=text, next_step="Look on the host itself: `lspci -nn`.")
-    text = "no accelerator on the PCI bus"
     cure = (
         "Is a card seated, powered and enabled in the BIOS; in a virtual machine, passed through?"
         " `lspci -nn` lists what the kernel sees."
     )
-    return Step(name=name, ok=False, text=text, next_step=cure)
-
-
-def _module(facts: Mapping[str, Fact]) -> Step:
-    name, nvidia, nouveau = "kernel module", facts["nvidia_loaded"], facts["nouveau_loaded"]
-    if nouveau.value == "yes":
-        cure = "Blacklist nouveau, rebuild the initramfs, reboot."
-        return Step(name=name, ok=False, text="nouveau is loaded: it may own the cards", next_step=cure)
-    if nvidia.value == "yes":
-        return Step(name=name, ok=True, text="nvidia is loaded")
-    if nvidia.value is None:
-        cure = "Let /proc/modules be read."
-        return Step(name=name, ok=None, text=nvidia.detail, next_step=cure)
-    cure = "`modprobe nvidia`; if it is refused: DKMS state, kernel headers, Secure Boot."
-    return Step(name=name, ok=False, text="the kernel module nvidia is not loaded", next_step=cure)
-
-
-def _driver(facts: Mapping[str, Fact], found: FoundCards) -> Step:
-    name = "driver"
-    module, library = facts["driver_module"].value, facts["driver_library"].value
-    if found.cards:
-        return Step(name=name, ok=True, text=f"{found.source} lists {len(found.cards)} cards")
-    if module and library and module != library:
-        text, cure = f"kernel module {module}, library {library}", "Reload the module or reboot."
-    elif not module and not library:
-        text = "no driver is installed"
-        cure = "Install the vendor's driver for this kernel, then `nvidia-smi`."
-    else:
-        text, cure = found.why or "it lists no card", "`nvidia-smi` and the kernel log name the cause."
-    return Step(name=name, ok=False, text=text, next_step=cure)
-
-
-def _cuda(files: Mapping[str, Ran], facts: Mapping[str, Fact], found: FoundCards) -> Step:
-    name = "CUDA"
-    if found.cuda:
-        return Step(name=name, ok=True, text=f"the driver offers {found.cuda}")
-    toolkit = next((ran.text for path, ran in files.items() if path.startswith("/usr/local/cuda")), "")
-    version = re.search(r"\d+\.\d+(\.\d+)?", toolkit) or _CUDA_LIBRARY.search(
-        facts["driver_library"].detail or ""
-    )
-    if version:
-        text = f"toolkit {version[0]} is installed, and no driver offers CUDA"
-    else:
-        text = "no driver offers CUDA, and no toolkit is in /usr/local"
-    cure = "It comes with the driver; engines in containers bring their own toolkit."
-    return Step(name=name, ok=False, text=text, next_step=cure)
-
-
-def _containers(facts: Mapping[str, Fact]) -> Step:
-    name, runtimes, cdi = "container runtime", facts["docker_runtimes"], facts["cdi"]
-    if cdi.value or "nvidia" in (runtimes.value or ""):
-        return Step(name=name, ok=True, text="cards can be given to containers")
-    if runtimes.value is None:
-        cure = "Install a container daemon and the container toolkit, if engines shall run in containers."
-        return Step(name=name, ok=None, text=f"no daemon to ask: {runtimes.detail}", next_step=cure)
-    cure = "Install the NVIDIA container toolkit, then `nvidia-ctk runtime configure`."
-    text = "a daemon is there and can give no card to a container"
-    return Step(name=name, ok=False, text=text, next_step=cure)
+    return Step(name=name, ok=False, text="no accelerator on the PCI bus", next_step=cure)

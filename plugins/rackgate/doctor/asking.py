@@ -16,6 +16,7 @@ from rackgate.telemetry.host import read_host
 from rackgate.telemetry.reading import CHASSIS_FIELDS, Reading
 from rackgate.telemetry.runner import Command
 from rackgate.telemetry.sampler import polled
+from rackgate.telemetry.source import ListsCards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rackgate.target import EngineSpec, Node, Target
     from rackgate.telemetry.event_book import EventBook
     from rackgate.telemetry.host import Fact
+    from rackgate.telemetry.smi_inventory import ListedCard
 
 __all__ = [
     "Engineered",
@@ -44,8 +46,8 @@ _POLLS = 2
 class Engineered:
     """Whether an engine or a gateway can serve: `text` says what is in the way, `cure` what removes it.
 
-    `refused` means that its host answers and nothing listens there, `unlisted` that it was asked for its
-    models and does not tell; `served` are those that it lists.
+    `refused` means that its host answers and nothing listens there, `answered` that it was asked for its
+    models and said anything at all, `unlisted` that it does not tell; `served` are those that it lists.
     """
 
     ok: bool
@@ -53,21 +55,23 @@ class Engineered:
     cure: str = ""
     reason: Reason | None = None
     refused: bool = False
+    answered: bool = False
     unlisted: bool = False
     served: tuple[str, ...] | None = None
 
 
-def ask_cards(node: Node, target: Target) -> tuple[Reading, ...]:
-    """Return one look at a node's cards; a second one if the first was silent."""
+def ask_cards(node: Node, target: Target) -> tuple[tuple[Reading, ...], tuple[ListedCard, ...] | None]:
+    """Return one look at a node's cards, a second one if the first was silent; and all that it lists."""
     source = card_source_of(node, plan_of(target))
     try:
         for _ in range(_POLLS):
             readings = polled(source)
             if any(one.value is not None for one in readings):
                 break
+        listed = source.listed() if isinstance(source, ListsCards) else None
     finally:
         source.close()
-    return tuple(readings)
+    return tuple(readings), listed
 
 
 def ask_host(node: Node, target: Target, limit_s: float) -> dict[str, Fact]:
@@ -185,21 +189,26 @@ def _answering(url: str, model: str, key_env: str | None, protocol: str, limit_s
     if served and model not in served:
         text = f"{url} lists {', '.join(served[:4])}, not {model}"
         cure = f"set `model` in the target to a listed name, or serve {model}"
-        return Engineered(ok=False, text=text, cure=cure, reason=Reason.ABSENT, served=served)
+        return Engineered(ok=False, text=text, cure=cure, reason=Reason.ABSENT, answered=True, served=served)
     if not served:
-        return Engineered(ok=True, text=f"{url} does not list its models", unlisted=True)
-    return Engineered(ok=True, served=served)
+        return Engineered(ok=True, text=f"{url} does not list its models", answered=True, unlisted=True)
+    return Engineered(ok=True, answered=True, served=served)
 
 
 def _said_no(url: str, answer: httpx.Response) -> Engineered:
     status = answer.status_code
-    if status in (401, 403):
-        cure = "name the variable of a valid key in api_key_env, and export it"
-        return Engineered(ok=False, text=f"{url} answered {status}", cure=cure, reason=Reason.NO_PERMISSION)
     if status == 404:  # it serves, and does not list: the first request will tell
-        return Engineered(ok=True, text=f"{url} does not list its models", unlisted=True)
+        text = f"{url} does not list its models"
+        return Engineered(ok=True, text=text, answered=True, unlisted=True)
+    refused_key = status in (401, 403)
     return Engineered(
-        ok=False, text=f"{url} answered {status}", cure="see the engine's log", reason=Reason.UNREACHABLE
+        ok=False,
+        text=f"{url} answered {status}",
+        cure="name the variable of a valid key in api_key_env, and export it"
+        if refused_key
+        else "see the engine's log",
+        reason=Reason.NO_PERMISSION if refused_key else Reason.UNREACHABLE,
+        answered=True,
     )
 
 

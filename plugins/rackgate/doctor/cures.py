@@ -8,14 +8,22 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from rackgate.measurement import Reason
+from rackgate.metrics.inputs import alternatives
+from rackgate.telemetry.assembly import card_kind_of, plan_of
 from rackgate.telemetry.dcgm_names import counter_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["cure_of", "tool_cure"]
+    from rackgate.measurement import Measurement
+    from rackgate.target import Target
+
+__all__ = ["cure_for", "cure_of", "tool_cure"]
 
 _EXPORTERS = ("exporter", "prometheus")
+_OF_THE_INPUT = (Reason.BLANK, Reason.UNSUPPORTED, Reason.NO_PERMISSION, Reason.TOOL_MISSING)
+_OF_A_LOOK = (*_OF_THE_INPUT, Reason.ABSENT, Reason.UNREACHABLE, Reason.TIMEOUT, Reason.NOT_CONFIGURED)
+_LOOKED_AT = ("card", "host", "kernel_log", "redfish", "tool", "docker")
 
 
 def cure_of(kind: str, name: str, reason: Reason | None, *, source: str = "", detail: str = "") -> str:
@@ -33,6 +41,25 @@ def cure_of(kind: str, name: str, reason: Reason | None, *, source: str = "", de
     table = _cures().get(kind, {})
     keys = (f"{source}.{reason}", str(reason), "any")
     return next((str(table[key]) for key in keys if key in table), "")
+
+
+def cure_for(needs: tuple[str, ...], found: Measurement, target: Target) -> str:
+    """Return what would give a measurement its value; empty where the inputs of its metric do not tell.
+
+    Of a load, only what is plainly the signal's own: that no request came is not.
+    """
+    reasons = _OF_THE_INPUT if "samples" in needs else _OF_A_LOOK
+    inputs = [one for written in needs for one in alternatives(written) if one.kind in _LOOKED_AT]
+    if found.reason not in reasons or not inputs:
+        return ""
+    if found.reason is Reason.TOOL_MISSING and found.detail.endswith("is not installed"):
+        return tool_cure(found.detail.partition(" ")[0])
+    first, source = inputs[0], ""
+    node = next((one for one in target.nodes if one.name == target.node_of(found.entity)), None)
+    if node is not None and first.kind == "card":
+        source = card_kind_of(node, plan_of(target))
+    name = first.name if len(inputs) == 1 else ""
+    return cure_of(first.kind, name, found.reason, source=source, detail=found.detail)
 
 
 def tool_cure(name: str) -> str:

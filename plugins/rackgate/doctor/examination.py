@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rackgate.telemetry.event_book import EventBook
     from rackgate.telemetry.host import Fact
     from rackgate.telemetry.reading import Reading
+    from rackgate.telemetry.smi_inventory import ListedCard
 
 __all__ = ["Examination", "examine", "within"]
 
@@ -30,14 +31,16 @@ _SHARE = 0.6
 class Examination:
     """What was found. What has no entry did not answer within `deadline_s`, or was not asked.
 
-    `readings` are of cards and chassis, `logs` each node's kernel log with the problem of reading it,
-    `tools` where a program is on a node, None if it is not there.
+    `readings` are of each node's cards, with all that their source lists; `logs` is each node's kernel
+    log with the problem of reading it; `tools` is where a program is on a node, None if it is not there.
     """
 
     target: Target
     deadline_s: float
     took_s: float = 0.0
-    readings: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
+    readings: Mapping[str, tuple[tuple[Reading, ...], tuple[ListedCard, ...] | None]] = field(
+        default_factory=dict
+    )
     facts: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
     logs: Mapping[str, tuple[EventBook, str]] = field(default_factory=dict)
     chassis: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Cure", "blocks", "cures"]
 
-_ORDER = (Outlook.FAIL, Outlook.UNKNOWN, Outlook.RUN, Outlook.ABSENT, Outlook.UNSEEN)
+_ORDER = (Outlook.FAIL, Outlook.UNKNOWN, Outlook.WARN, Outlook.RUN, Outlook.ABSENT, Outlook.UNSEEN)
 _BAD = (Outlook.UNKNOWN, Outlook.FAIL)
 
 

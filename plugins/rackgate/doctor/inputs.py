@@ -49,7 +49,7 @@ def _card(one: Input, place: str, seen: Examination) -> Tried:
     if node is None or node.name not in seen.readings:
         return _late("card", node.name if node else place, seen)
     source = card_kind_of(node, plan_of(seen.target))
-    mine = {reading.field: reading for reading in seen.readings[node.name] if reading.entity == place}
+    mine = {reading.field: reading for reading in seen.readings[node.name][0] if reading.entity == place}
     if not any(reading.value is not None for reading in mine.values()):
         first = next(iter(mine.values()), None)
         reason = first.reason if first else Reason.ABSENT

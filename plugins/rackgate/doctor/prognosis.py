@@ -33,9 +33,10 @@ _ANY_IS_ENOUGH = (Scope.RACK, Scope.POOL, Scope.NODE)
 
 
 class Outlook(StrEnum):
-    """What will become of a check; `FAIL` and `UNKNOWN` as things stand now."""
+    """What will become of a check; `FAIL`, `WARN` and `UNKNOWN` as things stand now."""
 
     RUN = "run"
+    WARN = "WARN"
     FAIL = "FAIL"
     UNKNOWN = "UNKNOWN"
     ABSENT = "absent"
@@ -110,11 +111,13 @@ def _unknown(check: Check, because: str, cure: str, needed: str = "") -> Prognos
 
 
 def _as_it_stands(check: Check, measured: Measurement) -> Prognosis:
-    if judge(check, measured).verdict is not Verdict.FAIL:
-        return Prognosis(check=check, outlook=Outlook.RUN)
+    verdict = judge(check, measured).verdict
+    outlook = {Verdict.FAIL: Outlook.FAIL, Verdict.WARN: Outlook.WARN}.get(verdict, Outlook.RUN)
+    if outlook is Outlook.RUN:
+        return Prognosis(check=check, outlook=outlook)
     value = f"{measured.value:g} {measured.unit}".strip()
     because = measured.detail or f"it is {value}, agreed {check.slo.limit}"
-    return Prognosis(check=check, outlook=Outlook.FAIL, because=because, cure=measured.hint or check.slo.hint)
+    return Prognosis(check=check, outlook=outlook, because=because, cure=measured.hint or check.slo.hint)
 
 
 def _of_stage(check: Check, metric: Metric, target: Target) -> tuple[str, ...]:

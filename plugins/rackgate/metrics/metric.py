@@ -81,9 +81,8 @@ def measure(metrics: Mapping[str, Metric], slo: Slo, entity: str, observation: O
         )
     no_cards = observation.target.no_cards
     if no_cards is not None and slo.scope is Scope.CARD and entity in _nodes(observation):
-        detail, hint = "no accelerator was found on this machine", "See preflight.card_present."
-        if slo.metric == "card_present":
-            detail, hint = f"{detail}: {no_cards.why}", " ".join(no_cards.next_steps)
+        detail = f"no accelerator was found on this machine: {no_cards.why}"
+        hint = " ".join(no_cards.next_steps)
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, detail, hint=hint)
     return metrics[slo.metric].function(observation, slo, entity)
 

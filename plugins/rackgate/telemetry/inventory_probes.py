@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rackgate.telemetry.host import Fact
     from rackgate.telemetry.smi_inventory import CardProcess, ListedCard
 
-__all__ = ["CARD_HOLDERS", "NODE_INVENTORY", "probe_holders", "probe_listing", "probe_pins"]
+__all__ = ["CARD_HOLDERS", "FACT_OF_PIN", "NODE_INVENTORY", "probe_holders", "probe_listing", "probe_pins"]
 
 Probes = dict[tuple[str, str], Measurement]
 
@@ -38,7 +38,7 @@ CARD_HOLDERS = {
 
 _UNITS = {name: unit for name, (unit, _) in (NODE_INVENTORY | CARD_HOLDERS).items()}
 
-_FACT_OF_PIN = {
+FACT_OF_PIN = {
     "driver": "driver_module",
     "cuda": "cuda",
     "kernel": "kernel",
@@ -47,6 +47,8 @@ _FACT_OF_PIN = {
     "container_toolkit": "container_toolkit",
     "nic_firmware": "nic_firmware",
 }
+"""The fact of a host that each pin of a target is compared with."""
+
 _OF_CARDS = ("vbios", "part")
 
 
@@ -101,7 +103,7 @@ def probe_pins(node: Node, facts: Mapping[str, Fact], firmware: Mapping[str, str
     """
     name, pinned = "pins_differing", node.expect.pins
     seen: list[tuple[str, str, str | None]] = [
-        (pin, value, facts[_FACT_OF_PIN[pin]].value) for pin, value in pinned.items() if pin in _FACT_OF_PIN
+        (pin, value, facts[FACT_OF_PIN[pin]].value) for pin, value in pinned.items() if pin in FACT_OF_PIN
     ]
     inventory = parse_inventory(facts["driver_answer"].value or "")
     for pin in (pin for pin in _OF_CARDS if pin in pinned):

@@ -1,0 +1,56 @@
+"""What the doctor says of preflight beforehand is what preflight then says."""
+
+from dataclasses import replace
+
+import pytest
+
+from rackgate.config.acceptance_file import load_acceptance
+from rackgate.doctor.examination import examine
+from rackgate.doctor.prognosis import Outlook, prognoses
+from rackgate.judge import judge
+from rackgate.metrics.metric import measure
+from rackgate.observation import Observation
+from rackgate.planning import plan_checks
+from rackgate.preflight import probe_cards, probe_engines, probe_gateway, probe_nodes
+from rackgate.simulator import RackSettings, start_rack
+from rackgate.site import Site
+from rackgate.verdict import Verdict
+
+NEEDS_A_TOKEN = ("first_request_ok", "gateway_request_ok")
+"""What only a request for tokens can tell: the doctor sends none."""
+
+
+def site_of(rack):
+    specs = tuple(replace(engine.spec, launcher="remote") for engine in rack.engines)
+    return Site(target=replace(rack.target, engines=specs), engines={one.entity: one for one in rack.engines})
+
+
+SCENARIOS = (
+    *("healthy", "lost_card", "blank_telemetry", "silent_exporter", "blank_counters"),
+    *("dead_engine", "wrong_model", "neglected_host", "mute_host"),
+)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_doctor_says_beforehand_what_preflight_then_says(registry, scenario):
+    rows = load_acceptance(None, "smoke", metrics=registry.metrics, target=None).slos
+    with start_rack(RackSettings(scenario=scenario)) as rack:
+        site = site_of(rack)
+        checks = plan_checks(site.target, rows, ("preflight",))
+        found = prognoses(checks, registry.metrics, examine(site.target))
+        probes = {
+            **probe_engines(site),
+            **probe_gateway(site),
+            **probe_cards(site.target),
+            **probe_nodes(site.target),
+        }
+    seen = Observation(stage="preflight", target=site.target, probes=probes)
+    told, judged = {}, {}
+    for one in found:
+        if one.outlook in (Outlook.ABSENT, Outlook.UNSEEN) or one.check.slo.metric in NEEDS_A_TOKEN:
+            continue
+        told[one.check.id] = str(one.outlook).replace("run", "PASS")
+        measured = measure(registry.metrics, one.check.slo, one.check.entity, seen)
+        judged[one.check.id] = str(judge(one.check, measured).verdict)
+    assert judged == told
+    assert scenario == "healthy" or {*judged.values()} - {str(Verdict.PASS)}
