@@ -20,6 +20,7 @@ HOST_METRICS = frozenset(
         *("clock_offset_s", "host_outliers", "pins_differing"),
         *("foreign_processes", "unowned_memory_mib", "sram_uncorrectable"),
         *("nvlinks_lost", "mig_differences", "fabric_outside"),
+        *("storage_read_mib_s", "storage_latency_ms", "cards_not_in_container"),
         *("xids_failed", "xids_since_boot", "xids_warned"),
     }
 )
@@ -76,6 +77,17 @@ _DECLARATIONS: Mapping[str, tuple[Callable[[Node, Card | None, Target], bool], s
     "nvlinks_lost": (
         lambda node, _card, _target: node.expect.nvlinks is None,
         "declares no NVLinks of {entity} ([expect] nvlinks)",
+    ),
+    **dict.fromkeys(
+        ("storage_read_mib_s", "storage_latency_ms"),
+        (
+            lambda _node, _card, target: target.storage_path is None,
+            "does not say where models are loaded from ([storage] path)",
+        ),
+    ),
+    "cards_not_in_container": (
+        lambda node, _card, _target: node.expect.container_image is None,
+        "names no image to look for the cards of {entity} in ([expect] container_image)",
     ),
     "mig_differences": (
         lambda node, _card, _target: node.expect.mig is None,

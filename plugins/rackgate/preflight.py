@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.target import GATEWAY
 from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
+from rackgate.telemetry.container_probe import probe_container
 from rackgate.telemetry.driver_probes import probe_domains, probe_driver
 from rackgate.telemetry.inventory_probes import probe_holders, probe_listing, probe_pins
 from rackgate.telemetry.node_probes import probe_events, probe_hosts
 from rackgate.telemetry.reading import REQUIRED
+from rackgate.telemetry.storage_probe import probe_storage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -210,7 +212,7 @@ def probe_nodes(target: Target, own_groups: Collection[int] = ()) -> Probes:
     facts: dict[str, dict[str, Fact]] = {}
     found: Probes = {}
     with ThreadPoolExecutor(max_workers=32) as pool:
-        for node, known, events in pool.map(lambda node: _look_into(node, plan), target.nodes):
+        for node, known, events in pool.map(lambda node: _look_into(node, plan, target), target.nodes):
             found.update(events)
             if known is not None:
                 facts[node.name] = known
@@ -236,24 +238,34 @@ def cards_of_nodes(target: Target) -> dict[str, int]:
     return {node.name: len(node.cards) or least for node in target.nodes}
 
 
-def _look_into(node: Node, plan: TelemetryPlan) -> tuple[Node, dict[str, Fact] | None, Probes]:
-    """Return the facts of a node's host and what its kernel's log says; None and nothing if closed."""
+def _look_into(
+    node: Node, plan: TelemetryPlan, target: Target
+) -> tuple[Node, dict[str, Fact] | None, Probes]:
+    """Return the facts of a node's host, and what its kernel's log, storage and containers show.
+
+    None and nothing if it is closed.
+    """
     from rackgate.telemetry.assembly import kernel_log_of, runner_of
     from rackgate.telemetry.host import read_host
 
     access = plan.access(node.name)
     runner, log = runner_of(node.name, access, plan), kernel_log_of(node, access, plan)
-    known, events = None, {}
+    known: dict[str, Fact] | None = None
+    found: Probes = {}
     if runner is not None:
         known = read_host(runner, _HOST_DEADLINE_S)
+        if target.storage_path is not None:
+            found |= probe_storage(node.name, runner, target.storage_path)
+        if node.expect.container_image is not None:
+            found |= probe_container(node, runner, node.expect.container_image)
         runner.close()
     if log is not None:
         now_ns = time.perf_counter_ns()
         for _ in range(2):  # a message that was cut by the end of the first look is whole in the second
             log.poll()
-        events = probe_events({node.name: log.book}, {node.name: log.problem}, now_ns)
+        found |= probe_events({node.name: log.book}, {node.name: log.problem}, now_ns)
         log.close()
-    return node, known, events
+    return node, known, found
 
 
 def _best_poll(source: Source) -> tuple[list[Reading], tuple[ListedCard, ...] | None]:

@@ -54,7 +54,7 @@ class Expect:
 
     `processes` names the programs that may hold a card, `nvlinks` the links of a card, `fabric` says
     that all cards are in one NVLink domain, `mig` is the number of MIG instances of a card. None is
-    not agreed.
+    not agreed. `container_image` is there already and has `nvidia-smi`.
     """
 
     pins: Mapping[str, str] = field(default_factory=dict)
@@ -63,6 +63,7 @@ class Expect:
     nvlinks: int | None = None
     fabric: bool = False
     mig: int | None = None
+    container_image: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +220,8 @@ class Target:
     `vantage` says what the tester can see (`operator`, `tenant` or `endpoint`); `may_break` names the
     kinds of fault that the owner allows; `grade` is what the evidence is worth (one of `GRADES`) and
     follows from the engines: `unproven` where nothing shows what hardware answers. `prometheus_url` is a
-    server that scrapes the nodes' exporters already; `ssh_config` is given to `ssh -F`. `no_cards` is set
+    server that scrapes the nodes' exporters already; `ssh_config` is given to `ssh -F`; models are loaded
+    from `storage_path` on every node. `no_cards` is set
     where nobody declared the rack: preflight's card rows are then UNKNOWN, not absent.
     """
 
@@ -235,6 +237,7 @@ class Target:
     may_break: tuple[str, ...] = ()
     prometheus_url: str | None = None
     ssh_config: str | None = None
+    storage_path: str | None = None
     no_cards: NoCards | None = None
     source: str = ""
 

@@ -65,6 +65,7 @@ def parse_target(data: Mapping[str, Any], file: str, launchers: Mapping[str, Che
         may_break=tuple(parsed.target.may_break),
         prometheus_url=parsed.telemetry.prometheus if parsed.telemetry else None,
         ssh_config=parsed.telemetry.ssh_config if parsed.telemetry else None,
+        storage_path=parsed.storage.path if parsed.storage else None,
         source=file,
     )
 
@@ -110,7 +111,7 @@ def _grade(about: About, engines: tuple[nouns.EngineSpec, ...]) -> str:
 def _expect(rack: ExpectTable, own: ExpectTable) -> nouns.Expect:
     """Return what a node was ordered with: its own words before those for all nodes."""
     given = {**rack.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)}
-    others = ("firmware", "processes", "nvlinks", "fabric", "mig")
+    others = ("firmware", "processes", "nvlinks", "fabric", "mig", "container_image")
     return nouns.Expect(
         pins={name: value for name, value in given.items() if name not in others and value is not None},
         firmware={**rack.firmware, **own.firmware},
@@ -118,6 +119,7 @@ def _expect(rack: ExpectTable, own: ExpectTable) -> nouns.Expect:
         nvlinks=given.get("nvlinks"),
         fabric=bool(given.get("fabric")),
         mig=given.get("mig"),
+        container_image=given.get("container_image"),
     )
 
 

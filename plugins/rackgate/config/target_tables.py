@@ -105,6 +105,13 @@ class ExpectTable(_Table):
     nvlinks: int | None = Field(default=None, ge=0)
     fabric: bool | None = None
     mig: int | None = Field(default=None, ge=0)
+    container_image: str | None = Field(default=None, min_length=1)
+
+
+class StorageTable(_Table):
+    """`[storage]`: where models are loaded from, the same path on every node."""
+
+    path: str = Field(pattern="^/")
 
 
 class NodeTelemetryTable(_Table):
@@ -207,6 +214,7 @@ class TargetFile(_Table):
     prices: PricesTable | None = None
     telemetry: TelemetryTable | None = None
     expect: ExpectTable = ExpectTable()
+    storage: StorageTable | None = None
 
 
 def readable(data: Mapping[str, Any]) -> TargetFile:

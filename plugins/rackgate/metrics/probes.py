@@ -8,11 +8,13 @@ from rackgate.engines.api_smoke import SMOKE
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.telemetry.card_probes import CARD_PROBES
+from rackgate.telemetry.container_probe import CONTAINER_PROBES
 from rackgate.telemetry.driver_probes import DRIVER_PROBES
 from rackgate.telemetry.host import FACTS
 from rackgate.telemetry.inventory_probes import CARD_HOLDERS, NODE_INVENTORY
 from rackgate.telemetry.node_probes import HOST_STEPS, NODE_PROBES
 from rackgate.telemetry.reading import CARD_FIELDS, CHASSIS_FIELDS, REQUIRED
+from rackgate.telemetry.storage_probe import STORAGE_PROBES
 
 if TYPE_CHECKING:
     from rackgate.metrics.metric import MeasureFunction, Register
@@ -72,6 +74,8 @@ _INPUTS = {
     **dict.fromkeys((*CARD_HOLDERS, *DRIVER_PROBES), ("host:driver_answer",)),
     "identity_differences": ("card",),
     "nvlinks_lost": ("host:nvlinks",),
+    **dict.fromkeys(STORAGE_PROBES, ("host:kernel", "tool:fio|tool:dd")),
+    **dict.fromkeys(CONTAINER_PROBES, ("docker",)),
     "pins_differing": ("host:kernel",),
     **dict.fromkeys((*HOST_STEPS, "host_warnings", "host_outliers"), ("host:kernel",)),
     "host_module": ("host:kernel", "host:nvidia_loaded"),
@@ -132,7 +136,8 @@ def _count(name: str, attribute: str, definition: str) -> MeasureFunction:
 
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
-    of_cards, of_nodes = CARD_PROBES | CARD_HOLDERS | DRIVER_PROBES, NODE_PROBES | NODE_INVENTORY
+    of_cards = CARD_PROBES | CARD_HOLDERS | DRIVER_PROBES
+    of_nodes = NODE_PROBES | NODE_INVENTORY | STORAGE_PROBES | CONTAINER_PROBES
     for name, (unit, definition) in (_PROBES | of_cards | of_nodes).items():
         register(
             name,

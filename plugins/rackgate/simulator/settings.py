@@ -39,6 +39,7 @@ _ORDERED = Expect(
     nvlinks=4,
     fabric=True,
     mig=0,
+    container_image="rackgate/cuda:13.0",
 )
 
 
@@ -102,6 +103,7 @@ def simulated_target(settings: RackSettings) -> Target:
         batch=BatchSystem(command=_batch_command(chosen.batch)),
         prices=Prices(currency="USD", card_hour=2.5, kwh=0.15),
         may_break=("engine",),
+        storage_path="/models",
         source=f"simulator, scenario {chosen.name}",
     )
 
