@@ -10,6 +10,7 @@ from rackgate.fault import FaultTimeline
 from rackgate.observation import Observation, Offer
 from rackgate.offering import follow, lag_limit_ms, offer_look
 from rackgate.planning import pairs_of
+from rackgate.probes.stage import probe_stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,10 @@ def observe(
     *,
     faults: tuple[FaultTimeline, ...] = (),
 ) -> Observation:
-    """Return what a stage saw, with the telemetry of its loads, and record the five numbers."""
+    """Return what a stage saw, with the telemetry of its loads, and record the five numbers.
+
+    Probes that its rows ask for are run when its loads are over.
+    """
     looks = [look for offer in offers for look in offer.looks if look.end_ns]
     start_ns = min((look.start_ns for look in looks), default=time.perf_counter_ns())
     end_ns = max((look.end_ns for look in looks), default=start_ns)
@@ -42,6 +46,7 @@ def observe(
         target=site.target,
         offers=tuple(offers),
         telemetry=telemetry.window(start_ns, end_ns),
+        probes=probe_stage(run, stage, engines_up=True),
         faults=faults,
         excluded=frozenset(run.ledger.quarantined(stage)),
         lag_limit_ms=lag_limit_ms(run),

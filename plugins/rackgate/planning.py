@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from rackgate.engines.api_smoke import OFFERED, SMOKE
 from rackgate.host_rows import HOST_METRICS, why_not_asked
+from rackgate.probes.declared import why_not_probed
+from rackgate.probes.probe import probe_of
 from rackgate.slo import STAGES, Check, Scope, Slo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from rackgate.probes.probe import Probe
     from rackgate.target import EngineSpec, Target
 
 __all__ = [
@@ -23,7 +26,7 @@ __all__ = [
     "plan_checks",
 ]
 
-CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel")
+CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel", "vendor")
 """What a row's `applies_to` may ask."""
 
 _LEAST_PEERS = 3
@@ -79,8 +82,17 @@ def members_of(entity: str, target: Target) -> frozenset[str]:
     )
 
 
-def plan_checks(target: Target, slos: Iterable[Slo], stages: Sequence[str] = STAGES) -> tuple[Check, ...]:
-    """Return every check of the run, in the order of stages and rows; nothing asked is left out."""
+def plan_checks(
+    target: Target,
+    slos: Iterable[Slo],
+    stages: Sequence[str] = STAGES,
+    probes: Mapping[str, Probe] | None = None,
+) -> tuple[Check, ...]:
+    """Return every check of the run, in the order of stages and rows; nothing asked is left out.
+
+    `probes` are those that rows may be about: whether a node can be asked by them is theirs to say.
+    """
+    known = probes or {}
     rows = [row for row in slos if row.stage in stages]
     checks: list[Check] = []
     for row in sorted(rows, key=lambda row: STAGES.index(row.stage)):
@@ -91,11 +103,13 @@ def plan_checks(target: Target, slos: Iterable[Slo], stages: Sequence[str] = STA
             checks.append(Check(slo=row, entity="rack", declared_absent=absent, not_assessed=unseen))
             continue
         for entity in entities_of(row.scope, target) or _looked_for_on(row, target):
-            unused = "" if unseen else _unused(row, entity, target)
+            unused = (
+                "" if unseen else _unused(row, entity, target) or why_not_probed(row, entity, target, known)
+            )
             if _applies(row, entity, target):
                 checks.append(Check(slo=row, entity=entity, not_assessed=unseen, declared_absent=unused))
             elif not _answered(row, entity, rows, target):
-                why = f"no row for {row.metric} {row.statistic} applies here: {_conditions(row)}"
+                why = _no_row(row, entity, target)
                 checks.append(
                     Check(
                         slo=row, entity=entity, not_assessed=unseen, declared_absent=unused, undecidable=why
@@ -186,6 +200,14 @@ def _unseen(row: Slo, target: Target) -> str:
     )
 
 
+def _no_row(row: Slo, entity: str, target: Target) -> str:
+    if probe_of(row.metric):
+        facts = _facts(entity, target)
+        here = ", ".join(f"{name} {facts.get(name, 'not declared')}" for name in row.applies_to)
+        return f"no floor known for {here}: rows for {row.metric} ask {_conditions(row)}"
+    return f"no row for {row.metric} {row.statistic} applies here: {_conditions(row)}"
+
+
 def _facts(entity: str, target: Target) -> dict[str, str]:
     facts = {"grade": target.grade, "model": target.model}
     engine = next((one for one in target.engines if entity in (one.entity, *one.cards)), None)
@@ -197,8 +219,12 @@ def _facts(entity: str, target: Target) -> dict[str, str]:
             tensor_parallel=str(max(1, len(engine.cards))),
         )
     card = next((one for one in target.cards if one.name == entity), None)
-    if card is not None and card.sku:
-        facts["sku"] = card.sku
+    node = next((one for one in target.nodes if one.name == target.node_of(entity)), None)
+    if node is not None and node.cards:
+        mine = (card,) if card is not None else node.cards
+        for name, told in (("sku", {one.sku for one in mine}), ("vendor", {one.vendor for one in mine})):
+            same = told.pop() if len(told) == 1 else None
+            facts |= {name: same} if same else {}
     return facts
 
 

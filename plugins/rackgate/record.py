@@ -26,6 +26,7 @@ KINDS = {
     "engine": "an engine that was started or found, or why it could not be",
     "stage": "a stage began or ended",
     "load": "a load that was offered: counters, window, looks, file of samples",
+    "probe": "a node that a probe asked, whether it answered, with command, status, digest and log",
     "measurement": "a measured value, judged or not",
     "verdict": "one check's verdict with its measurement, bound and hint",
     "gate": "an entity that was quarantined, or stages that were gated, and by which check",

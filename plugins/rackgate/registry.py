@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rackgate.metrics.inputs import checked_inputs
 from rackgate.metrics.metric import Metric
+from rackgate.metrics.probes import metrics_of_probes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rackgate.engine import Engine, Launcher
     from rackgate.fault import Fault
     from rackgate.metrics.metric import MeasureFunction
+    from rackgate.probes.probe import Probe
 
 __all__ = ["RegisteredTwice", "Registry"]
 
@@ -67,6 +69,10 @@ class Registry:
             needs_load=needs_load,
             inputs=checked_inputs(name, inputs),
         )
+
+    def add_probes(self, probes: Mapping[str, Probe]) -> None:
+        """Register the metrics of an acceptance file's probes; no other plugin's name looks like theirs."""
+        self.metrics.update(metrics_of_probes(probes.values()))
 
     def add_fault(self, name: str, factory: Callable[[Engine, float], Fault]) -> None:
         """Register a kind of fault."""

@@ -73,7 +73,10 @@ def prepare(config: pytest.Config) -> Session:
     )
     if problems or selection is None or acceptance is None:
         raise _refusal(problems)
-    checks = plan_checks(selection.target, acceptance.slos, options.stages or STAGES)
+    registry.add_probes(acceptance.probes)
+    checks = plan_checks(
+        selection.target, acceptance.slos, options.stages or STAGES, probes=acceptance.probes
+    )
     run = _run(config, folder, selection, acceptance, options)
     junit = JUnit(config, None if is_dry(config) else run)
     recorder = Recorder(run, options, config, junit)

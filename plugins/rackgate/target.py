@@ -23,6 +23,7 @@ __all__ = [
     "Prices",
     "Redfish",
     "Target",
+    "vendor_of",
 ]
 
 GRADES = ("simulated", "unproven", "cpu", "accelerator")
@@ -30,6 +31,11 @@ GRADES = ("simulated", "unproven", "cpu", "accelerator")
 
 GATEWAY = "gateway"
 """The entity that the target's gateway is; no engine has this name."""
+
+
+def vendor_of(sku: str | None) -> str:
+    """Return whose card this is by its name, where nobody says so: MI300X and its kin are AMD's."""
+    return "amd" if sku is not None and sku.upper().startswith("MI") else "nvidia"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +52,7 @@ class Card:
     serial: str | None = None
     pci: str | None = None
     sku: str | None = None
+    vendor: str = "nvidia"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from rackgate_reports.formatting import (
     plural,
     stage_name,
 )
+from rackgate_reports.probes import asked_lines
 from rackgate_reports.story import (
     FIVE_NUMBERS,
     GRADES,
@@ -172,6 +173,7 @@ def _trouble(run: RunEvidence, trouble: Trouble) -> str:
     lines += [f"  * {_seen(row)}" for row in trouble.rows[:8]]
     if len(trouble.rows) > 8:
         lines.append(f"  * and {len(trouble.rows) - 8:,} more entities")
+    lines += [f"  * Probe: {_safe(line, 300)}" for line in asked_lines(run, trouble)[:3]]
     lines.append(f"  * Next: {_safe(' '.join(words), 400)}")
     lines.append(f"  * {_code(command, 300)}")
     return "\n".join(lines) + "\n"

@@ -19,6 +19,7 @@ from rackgate_reports.formatting import (
     plural,
     stage_name,
 )
+from rackgate_reports.probes import asked_lines
 from rackgate_reports.scales import Scale
 
 if TYPE_CHECKING:
@@ -92,11 +93,15 @@ def _trouble(run: RunEvidence, trouble: Trouble) -> str:
         f"<h3><code>{escape(trouble.slo, 120)}</code></h3><p>{escape(stage_name(trouble.stage))} · "
         f"{escape(metric_name(first.metric, first.statistic), 100)} must be "
         f"{escape(limit(first.op, bound, unit))}</p></header>"
-        f'<div class="found"><ul class="seen">{seen}{more}</ul>{_source(trouble)}</div>'
+        f'<div class="found"><ul class="seen">{seen}{more}</ul>{_asked(run, trouble)}{_source(trouble)}</div>'
         f'<div class="todo"><h4>What to do</h4>{todo}'
         f'<pre tabindex="0"><code>{escape(command, 600)}</code></pre></div>'
         "</article>"
     )
+
+
+def _asked(run: RunEvidence, trouble: Trouble) -> str:
+    return "".join(f'<p class="source">Probe: {escape(line, 500)}</p>' for line in asked_lines(run, trouble))
 
 
 def _source(trouble: Trouble) -> str:

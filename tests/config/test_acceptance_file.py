@@ -370,7 +370,8 @@ def test_the_sites_file_lies_over_the_shipped_rows(shipped, tmp_path):
     agreed = shipped(path=site)
     assert 250.0 == agreed.slo("single_card.ttft_p50").bound
     assert (str(site), "contract 3") == (agreed.overrides[-1].file, agreed.overrides[-1].reason)
-    assert ("shipped defaults.toml", "shipped smoke.toml", str(site)) == agreed.files
+    shipped_files = ("shipped defaults.toml", "shipped probes.toml", "shipped smoke.toml")
+    assert (*shipped_files, str(site)) == agreed.files
 
 
 def test_a_file_that_is_no_toml_is_told(shipped, tmp_path):

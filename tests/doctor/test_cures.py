@@ -59,8 +59,9 @@ def _inputs():
 
     registry = Registry()
     register_metrics(registry.add_metric)
-    rows = load_acceptance(None, "signoff", metrics=registry.metrics, target=None).slos
-    needed = {written for row in rows for written in registry.metrics[row.metric].needs}
+    agreed = load_acceptance(None, "signoff", metrics=registry.metrics, target=None)
+    registry.add_probes(agreed.probes)
+    needed = {written for row in agreed.slos for written in registry.metrics[row.metric].needs}
     return [one for written in needed for one in alternatives(written)]
 
 

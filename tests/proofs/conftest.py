@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from rackgate.simulator.scenarios import scenarios
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -59,7 +61,9 @@ def _asks(item):
 
 
 def _options(scenario, stage, profile):
-    return "--rack-scenario", scenario, "--rack-stage", stage, "--rack-profile", profile
+    size = scenarios()[scenario].size
+    target = (f"--rack-target=sim:{size}",) if size else ()
+    return "--rack-scenario", scenario, "--rack-stage", stage, "--rack-profile", profile, *target
 
 
 @pytest.fixture

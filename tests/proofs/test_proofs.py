@@ -48,10 +48,11 @@ def test_a_scenario_makes_its_checks_say_so(proof_run, proof_runs):
 
 
 def _entities(proof_run, check):
-    """Entities that a proof names for the check; a silent node takes all its cards along."""
+    """Entities that a proof names for the check; a node with something wrong takes its cards along."""
     named = {proof.entity for proof in GROUPS[proof_run] if check in proof.checks}
-    nodes = scenarios()[proof_run[0]].nodes
-    return named | {f"{node}/gpu{index}" for node in nodes for index in range(2)}
+    nodes, size = scenarios()[proof_run[0]].nodes, scenarios()[proof_run[0]].size
+    cards = {f"{node}/gpu{index}" for node in nodes for index in range(2)}
+    return named | cards | (set(nodes) if size else set())
 
 
 def _not_accepted(found):

@@ -12,7 +12,8 @@ from rackgate.verdict import Verdict
 
 @pytest.mark.parametrize("name", scenarios())
 def test_every_scenario_starts_and_tells_its_urls(name):
-    with start_rack(RackSettings(scenario=name)) as rack:
+    nodes, cards = (int(part) for part in (scenarios()[name].size or "2x2").split("x"))
+    with start_rack(RackSettings(nodes=nodes, cards=cards, scenario=name)) as rack:
         assert rack.scenario.summary
         assert [engine.entity for engine in rack.engines] == [card.name for card in rack.target.cards]
         assert all(engine.url.startswith("http://") for engine in rack.engines)

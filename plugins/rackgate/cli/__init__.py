@@ -6,14 +6,27 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from rackgate.cli import bundle, checks, clean, doctor, engines, init, judge, load, report, scenarios, sim
+from rackgate.cli import (
+    bundle,
+    checks,
+    clean,
+    doctor,
+    engines,
+    init,
+    judge,
+    load,
+    probes,
+    report,
+    scenarios,
+    sim,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["build_parser", "main"]
 
-_COMMANDS = (init, doctor, sim, load, judge, checks, scenarios, report, engines, bundle, clean)
+_COMMANDS = (init, doctor, sim, load, judge, checks, probes, scenarios, report, engines, bundle, clean)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -39,7 +39,9 @@ def describe_checks() -> dict[str, Any]:
     rows: dict[str, Slo] = {}
     profiles: dict[str, list[str]] = {}
     for profile in PROFILES:
-        for row in load_acceptance(None, profile, metrics=metrics, target=None).slos:
+        acceptance = load_acceptance(None, profile, metrics=metrics, target=None)
+        registry.add_probes(acceptance.probes)
+        for row in acceptance.slos:
             rows.setdefault(row.id, row)
             profiles.setdefault(row.id, []).append(profile)
     proofs = _proofs()

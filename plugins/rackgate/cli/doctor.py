@@ -59,7 +59,8 @@ def _run(options: argparse.Namespace) -> int:
     except ConfigError as error:
         sys.stderr.write("".join(f"rackgate doctor: {line}\n" for line in str(error).splitlines()))
         return 4
-    checks = plan_checks(target, acceptance.slos)
+    registry.add_probes(acceptance.probes)
+    checks = plan_checks(target, acceptance.slos, probes=acceptance.probes)
     seen = examine(target, tools_of(checks, registry.metrics), options.limit)
     found = prognoses(checks, registry.metrics, seen)
     if options.json:

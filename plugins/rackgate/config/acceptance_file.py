@@ -1,8 +1,8 @@
-"""The acceptance file: `[load.NAME]` tables and `[[slo]]` rows, overlaid by id on the shipped defaults."""
+"""The acceptance file: `[load.NAME]`, `[probe.NAME]`, `[[slo]]`, overlaid by id on the shipped defaults."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,9 @@ from pydantic import ValidationError
 
 from rackgate.config.acceptance_tables import PROFILES, AcceptanceTables, LoadTable, SloTable
 from rackgate.config.consistency import contradicting, impossible, unknown_names
+from rackgate.config.probe_tables import ProbeTable, unanswerable
 from rackgate.config.problems import ConfigError, nearest, problems_of, read_toml
+from rackgate.metrics.probes import metrics_of_probes
 from rackgate.record import digest_of
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from rackgate.load import Load
     from rackgate.metrics.metric import Metric
+    from rackgate.probes.probe import Probe
     from rackgate.slo import Slo
     from rackgate.target import Target
 
@@ -48,6 +51,7 @@ class Acceptance:
     overrides: tuple[Override, ...]
     files: tuple[str, ...]
     digest: str
+    probes: Mapping[str, Probe] = field(default_factory=dict)
 
     def slo(self, slo_id: str) -> Slo | None:
         """Return the row with this id."""
@@ -67,7 +71,7 @@ def load_acceptance(
     shipped = files("rackgate.config").joinpath("acceptance")
     layers = [
         (f"shipped {name}", read_toml(Path(str(shipped.joinpath(name)))))
-        for name in ("defaults.toml", f"{profile}.toml")
+        for name in ("defaults.toml", "probes.toml", f"{profile}.toml")
     ]
     if path is not None:
         layers.append((str(path), read_toml(path)))
@@ -85,6 +89,8 @@ def lay_over(
     merge = _Merge()
     for label, data in layers:
         merge.add(label, data)
+    probes = merge.probe_nouns()
+    metrics = {**metrics, **metrics_of_probes(probes.values())}
     loads, slos = merge.nouns(profile)
     problems = merge.problems + [
         problem
@@ -92,6 +98,7 @@ def lay_over(
         for problem in unknown_names(raw, merge.where(row_id), merge.loads, metrics)
     ]
     problems += [problem for row in slos for problem in impossible(row, loads, metrics, target)]
+    problems += [problem for row in slos for problem in unanswerable(row, probes)]
     problems += contradicting(slos)
     if problems:
         raise ConfigError(problems)
@@ -101,7 +108,10 @@ def lay_over(
         slos=tuple(slos),
         overrides=tuple(merge.overrides),
         files=tuple(label for label, _ in layers),
-        digest=digest_of({"loads": merge.loads, "slos": merge.rows, "profile": profile}),
+        digest=digest_of(
+            {"loads": merge.loads, "probes": merge.probes, "slos": merge.rows, "profile": profile}
+        ),
+        probes=probes,
     )
 
 
@@ -111,6 +121,7 @@ class _Merge:
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
         self.loads: dict[str, dict[str, Any]] = {}
+        self.probes: dict[str, dict[str, Any]] = {}
         self.owner: dict[str, str] = {}
         self.overrides: list[Override] = []
         self.problems: list[str] = []
@@ -123,6 +134,8 @@ class _Merge:
             parsed = _readable(data)
         for name, table in parsed.load.items():
             self._lay(self.loads, name, f"load.{name}", table, label)
+        for name, table in parsed.probe.items():
+            self._lay(self.probes, name, f"probe.{name}", table, label)
         seen: set[str] = set()
         for index, row in enumerate(parsed.slo):
             row_id = row.get("id")
@@ -138,7 +151,8 @@ class _Merge:
     def _lay(
         self, into: dict[str, dict[str, Any]], key: str, what: str, table: dict[str, Any], label: str
     ) -> None:
-        valid = set((SloTable if into is self.rows else LoadTable).model_fields)
+        kind = SloTable if into is self.rows else LoadTable if into is self.loads else ProbeTable
+        valid = set(kind.model_fields)
         self.problems += [
             f"{label}: {what}.{name}: unknown key{nearest(name, valid)}"
             for name in table
@@ -161,6 +175,19 @@ class _Merge:
         """Return the file that wrote a row last, and the row."""
         what = f"slo '{row_id}'"
         return f"{self.owner[what]}: {what}"
+
+    def probe_nouns(self) -> dict[str, Probe]:
+        """Return the probes; what is wrong with one is told with the rest."""
+        probes: dict[str, Probe] = {}
+        for name, raw in self.probes.items():
+            owner = self.owner[f"probe.{name}"]
+            try:
+                probes[name] = ProbeTable.model_validate(raw).noun(name)
+            except ValidationError as error:
+                self.problems += problems_of(error, ProbeTable, owner, f"probe.{name}")
+            except ValueError as error:
+                self.problems.append(f"{owner}: probe.{name}.{error}")
+        return probes
 
     def nouns(self, profile: str) -> tuple[dict[str, Load], list[Slo]]:
         loads: dict[str, Load] = {}
@@ -189,12 +216,17 @@ class _Merge:
 
 def _readable(data: Mapping[str, Any]) -> AcceptanceTables:
     """Return the tables of a file of which something else cannot be read: their mistakes are told too."""
-    loads, rows = data.get("load"), data.get("slo")
-    named = loads.items() if isinstance(loads, dict) else ()
+    rows = data.get("slo")
     return AcceptanceTables(
-        load={name: table for name, table in named if isinstance(table, dict)},
+        load=_tables(data.get("load")),
+        probe=_tables(data.get("probe")),
         slo=[row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else [],
     )
+
+
+def _tables(named: Any) -> dict[str, dict[str, Any]]:
+    items = named.items() if isinstance(named, dict) else ()
+    return {name: table for name, table in items if isinstance(table, dict)}
 
 
 def _changed_source(before: Mapping[str, Any], file: str, reason: str) -> str:

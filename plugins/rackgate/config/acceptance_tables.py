@@ -149,7 +149,8 @@ class SloTable(_Table):
 
 
 class AcceptanceTables(_Table):
-    """A whole file; rows and loads are validated once all files are laid over each other."""
+    """A whole file; rows, loads and probes are validated once all files are laid over each other."""
 
     load: dict[str, dict[str, Any]] = {}
+    probe: dict[str, dict[str, Any]] = {}
     slo: list[dict[str, Any]] = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rackgate.config.problems import nearest
 from rackgate.judge import quantile_of
 from rackgate.planning import CONDITIONS, entities_of, members_of, not_asked
+from rackgate.probes.probe import probe_of
 from rackgate.slo import STAGES, Op, Scope, Severity, Slo
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def impossible(
     """Return why one row could never be answered; `target` is None where it could not be read."""
     where = f"{row.origin}: slo '{row.id}'"
     problems = []
-    if row.bound < 0 and row.metric not in _SIGNED:
+    if row.bound < 0 and row.metric not in _SIGNED and not probe_of(row.metric):
         problems.append(f"{where}.bound: {row.bound:g} {row.unit} cannot be negative")
     if row.metric in metrics:
         problems += _never_computed(row, metrics[row.metric], where)

@@ -138,6 +138,7 @@ def _node(table: NodeTable, rack: ExpectTable) -> nouns.Node:
                 serial=card.serial,
                 pci=card.pci,
                 sku=card.sku or table.sku,
+                vendor=table.vendor or nouns.vendor_of(card.sku or table.sku),
             )
             for card in table.listed
         ),

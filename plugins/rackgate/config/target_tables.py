@@ -148,6 +148,7 @@ class NodeTable(_Table):
     name: Name
     cards: int = Field(default=0, ge=0)
     sku: str | None = None
+    vendor: Literal["nvidia", "amd"] | None = None
     card: list[CardTable] = []
     exporter: Url | None = None
     telemetry: NodeTelemetryTable | None = None

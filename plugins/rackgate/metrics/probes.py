@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from rackgate.engines.api_smoke import SMOKE
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.metrics.metric import ONE_VALUE
+from rackgate.metrics.metric import ONE_VALUE, Metric
+from rackgate.probes.probe import metric_of
 from rackgate.telemetry.card_probes import CARD_PROBES
 from rackgate.telemetry.container_probe import CONTAINER_PROBES
 from rackgate.telemetry.driver_probes import DRIVER_PROBES
@@ -17,11 +18,14 @@ from rackgate.telemetry.reading import CARD_FIELDS, CHASSIS_FIELDS, REQUIRED
 from rackgate.telemetry.storage_probe import STORAGE_PROBES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rackgate.metrics.metric import MeasureFunction, Register
     from rackgate.observation import Observation
+    from rackgate.probes.probe import Probe
     from rackgate.slo import Slo
 
-__all__ = ["inputs_of", "register_metrics"]
+__all__ = ["inputs_of", "metrics_of_probes", "register_metrics"]
 
 _PROBES = {
     "engine_reachable": ("bool", "1 if the engine's address accepts a connection and speaks HTTP, else 0."),
@@ -132,6 +136,25 @@ def _count(name: str, attribute: str, definition: str) -> MeasureFunction:
 
     counted.__doc__ = definition
     return counted
+
+
+def metrics_of_probes(probes: Iterable[Probe]) -> dict[str, Metric]:
+    """Return the metrics `probe.NAME.VALUE` of the acceptance file's probes."""
+    found = {}
+    for probe in probes:
+        for value, unit in probe.values.items():
+            name = metric_of(probe.name, value)
+            told = probe.definitions.get(value) or f"What the site's probe {probe.name} says of {value}."
+            found[name] = Metric(
+                name=name,
+                unit=unit,
+                function=_probe(name, told),
+                owner=f"[probe.{probe.name}]",
+                statistics=ONE_VALUE,
+                windows=("load",),
+                inputs=probe.inputs,
+            )
+    return found
 
 
 def register_metrics(register: Register) -> None:

@@ -59,7 +59,8 @@ class CardKnobs:
     kill_hits_decoy: bool = False
     restart_works: bool = True
 
-    # The card itself.
+    # The card itself; `sku` is what the target says that it is.
+    sku: str = ""
     idle_power_w: float = 90.0
     full_power_w: float = 650.0
     extra_power_w: float = 0.0
@@ -96,12 +97,14 @@ class CardKnobs:
 class NodeKnobs:
     """One node: its exporter, and the shipped folder that stands in for its host.
 
-    With `undeclared_card` the exporter lists one card more than the target names.
+    With `undeclared_card` the exporter lists one card more than the target names; `sku` is what the target
+    says that its cards are.
     """
 
     exporter_listening: bool = True
     undeclared_card: bool = False
     host_root: str = "healthy"
+    sku: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

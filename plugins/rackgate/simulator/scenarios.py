@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
 from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
@@ -38,10 +39,14 @@ class Proof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One scenario. `cards` and `nodes` map names, or `*` for all, to the keys that differ."""
+    """One scenario. `cards` and `nodes` map names, or `*` for all, to the keys that differ.
+
+    `size` is the rack that it is for, `NODESxCARDS`, where that is not the usual one.
+    """
 
     name: str
     summary: str
+    size: str = ""
     cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     gateway: GatewayKnobs = field(default_factory=GatewayKnobs)
@@ -99,11 +104,14 @@ def parse_scenarios(document: Mapping[str, Any]) -> dict[str, Scenario]:
 
 def _parse(name: str, table: Mapping[str, Any]) -> Scenario:
     _refuse_unknown(name, table, [each.name for each in fields(Scenario) if each.name != "name"])
-    made = Scenario(name=name, **{key: table[key] for key in ("summary", "cards", "nodes") if key in table})
+    given = [key for key in ("summary", "size", "cards", "nodes") if key in table]
+    made = Scenario(name=name, **{key: table[key] for key in given})
     for card in made.cards:
         made.card(card)
     for node in made.nodes:
         made.node(node)
+    if re.fullmatch(r"(\d+x\d+)?", made.size) is None:
+        raise ValueError(f"{name}.size: {made.size!r} is not NODESxCARDS")
     instrument, batch = table.get("instrument", ""), table.get("batch", "none")
     if instrument not in HANDICAPS:
         raise ValueError(f"{name}.instrument: {instrument!r} is none of {', '.join(HANDICAPS[1:])}")

@@ -20,6 +20,7 @@ from rackgate.target import (
     NodeAccess,
     Prices,
     Target,
+    vendor_of,
 )
 
 __all__ = ["CARD_MODEL", "CARD_SKU", "RackSettings", "chosen_scenario", "pci_of", "simulated_target"]
@@ -67,6 +68,7 @@ def chosen_scenario(settings: RackSettings) -> Scenario:
         raise ValueError(
             f"scenario {chosen.name!r} needs {', '.join(lacking)}; "
             f"a rack of {settings.nodes}x{settings.cards} has none"
+            + (f": give --rack-target=sim:{chosen.size}" if chosen.size else "")
         )
     return chosen
 
@@ -77,7 +79,10 @@ def simulated_target(settings: RackSettings) -> Target:
     nodes = tuple(
         Node(
             name=node,
-            cards=tuple(_card(settings, node, index) for index in range(len(cards))),
+            cards=tuple(
+                _card(settings, node, index, chosen.card(card).sku or chosen.node(node).sku)
+                for index, card in enumerate(cards)
+            ),
             access=NodeAccess(root=_host_root(chosen.node(node).host_root)),
             expect=_ORDERED,
         )
@@ -129,7 +134,7 @@ def _names(settings: RackSettings) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _card(settings: RackSettings, node: str, index: int) -> Card:
+def _card(settings: RackSettings, node: str, index: int, sku: str) -> Card:
     name = f"{node}/gpu{index}"
     digest = hashlib.sha256(f"{settings.seed} {name}".encode()).hexdigest()
     uuid = "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
@@ -140,7 +145,8 @@ def _card(settings: RackSettings, node: str, index: int) -> Card:
         uuid=f"GPU-{uuid}",
         serial=f"SIM{int(digest[32:42], 16) % 10**10:010d}",
         pci=pci_of(index),
-        sku=CARD_SKU,
+        sku=sku or CARD_SKU,
+        vendor=vendor_of(sku),
     )
 
 

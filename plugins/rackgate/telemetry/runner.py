@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import selectors
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,11 +41,19 @@ _DENIED = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command, whether it needs root, and the smallest grant that lets it run without."""
+    """A command, whether it needs root, and the smallest grant that lets it run without.
+
+    It is given up when it prints nothing for `silence_s`. `known_as` is the name under which a folder that
+    stands in for a machine has it, where the command line is no good name; `cards` is how many the machine
+    has.
+    """
 
     argv: tuple[str, ...]
     root: bool = False
     grant: str = ""
+    silence_s: float | None = None
+    known_as: str = ""
+    cards: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +87,13 @@ class Runner(Protocol):
         """Let go of the node; safe to call twice."""
 
 
-def run_process(argv: Sequence[str], deadline_s: float, text: str | None = None) -> Ran:
-    """Run a process here; at the deadline its whole group is killed and not waited for."""
+def run_process(
+    argv: Sequence[str], deadline_s: float, text: str | None = None, silence_s: float | None = None
+) -> Ran:
+    """Run a process here; at the deadline its whole group is killed and not waited for.
+
+    So it is when it prints nothing for `silence_s`; what it printed until then is kept.
+    """
     try:
         process = subprocess.Popen(
             list(argv),
@@ -92,15 +107,45 @@ def run_process(argv: Sequence[str], deadline_s: float, text: str | None = None)
     except OSError as error:
         return Ran(reason=Reason.NO_PERMISSION, detail=f"{argv[0]}: {error.strerror}")
     try:
-        out, err = process.communicate(None if text is None else text.encode(), timeout=deadline_s)
-    except subprocess.TimeoutExpired:
+        if silence_s is None:
+            out, err = process.communicate(None if text is None else text.encode(), timeout=deadline_s)
+        else:
+            out, err = _listen(process, deadline_s, silence_s)
+    except subprocess.TimeoutExpired as late:
         kill_group(process)
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
         _reap(process)
-        return Ran(reason=Reason.TIMEOUT, detail=f"{argv[0]} did not end within {deadline_s:g} s")
+        said = (late.output or b"").decode("utf-8", "replace")
+        why = f"did not end within {deadline_s:g} s"
+        if late.timeout != deadline_s:
+            why = f"printed nothing for {late.timeout:g} s"
+        return Ran(text=said, reason=Reason.TIMEOUT, detail=f"{argv[0]} {why}")
     return judged(argv[0], process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+
+
+def _listen(process: subprocess.Popen[bytes], deadline_s: float, silence_s: float) -> tuple[bytes, bytes]:
+    """Return both outputs of a process that ends; raises `TimeoutExpired` with the limit that it broke."""
+    heard = {process.stdout: bytearray(), process.stderr: bytearray()}
+    ends = time.monotonic() + deadline_s
+    with selectors.DefaultSelector() as selector:
+        for pipe in heard:
+            selector.register(pipe, selectors.EVENT_READ)  # type: ignore[arg-type] # both are pipes
+        while selector.get_map():
+            left = ends - time.monotonic()
+            ready = selector.select(max(0.0, min(left, silence_s)))
+            if not ready:
+                limit = deadline_s if left <= silence_s else silence_s
+                raise subprocess.TimeoutExpired(process.args, limit, bytes(heard[process.stdout]))
+            for key, _ in ready:
+                piece = os.read(key.fd, 1 << 16)
+                heard[key.fileobj] += piece  # type: ignore[index] # as registered
+                if not piece:
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()  # type: ignore[union-attr] # as registered
+    process.wait(max(0.1, ends - time.monotonic()))
+    return bytes(heard[process.stdout]), bytes(heard[process.stderr])
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:
@@ -134,7 +179,10 @@ class LocalRunner:
     def run(self, command: Command, deadline_s: float) -> Ran:
         """Run it, with `sudo -n` if it is refused and that is allowed."""
         return with_root(
-            lambda argv: run_process(argv, deadline_s), command, sudo=self._sudo, is_root=os.geteuid() == 0
+            lambda argv: run_process(argv, deadline_s, silence_s=command.silence_s),
+            command,
+            sudo=self._sudo,
+            is_root=os.geteuid() == 0,
         )
 
     def read(self, patterns: Sequence[str], deadline_s: float) -> Mapping[str, Ran]:
@@ -151,7 +199,9 @@ class RootRunner:
 
     NAME is the command line with every run of other characters than letters, digits, dot, dash and
     underscore as one underscore, 120 characters at most. A file that begins with `exit N` gives that
-    status. `base.txt` names a folder beside this one, whose files count where this one has none.
+    status. A piece between `«` and `»` stands once for each card, `@` being its number, commas between;
+    `@@` is how many cards there are. `base.txt` names a folder beside this one, whose files count where this
+    one has none.
     """
 
     def __init__(self, root: Path, name: str = "localhost") -> None:
@@ -163,16 +213,16 @@ class RootRunner:
     def run(self, command: Command, deadline_s: float) -> Ran:
         """Return what the folder says that the command says."""
         del deadline_s
-        name = re.sub(r"[^A-Za-z0-9._-]+", "_", " ".join(command.argv))[:_NAME_LENGTH]
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", command.known_as or " ".join(command.argv))[:_NAME_LENGTH]
         paths = [root / "commands" / f"{name}.txt" for root in self._roots]
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
             return Ran(reason=Reason.TOOL_MISSING, detail=f"{command.argv[0]} is not installed")
         text = path.read_text("utf-8", "replace")
         found = re.match(r"exit (\d+)\n", text)
-        body = text[found.end() :] if found else text
+        body = _for_each_card(text[found.end() :] if found else text, command.cards)
         status = int(found[1]) if found else 0
-        return judged(command.argv[0], status, "" if status else body, body if status else "")
+        return judged(command.argv[0], status, body, body if status else "")
 
     def read(self, patterns: Sequence[str], deadline_s: float) -> Mapping[str, Ran]:
         """Read files below the folder."""
@@ -184,6 +234,14 @@ class RootRunner:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _for_each_card(text: str, cards: int) -> str:
+    def repeated(found: re.Match[str]) -> str:
+        return ", ".join(found[1].replace("@", str(card)) for card in range(cards))
+
+    inner = re.sub(r"«([^«»]*)»", repeated, text.replace("@@", str(cards)))
+    return inner if inner == text else _for_each_card(inner, cards)
 
 
 def with_root(run: Callable[[Sequence[str]], Ran], command: Command, *, sudo: bool, is_root: bool) -> Ran:

@@ -63,7 +63,7 @@ class SshRunner:
         """Run it there, with `sudo -n` if it is refused and that is allowed."""
 
         def remote(argv: Sequence[str]) -> Ran:
-            return self._script(shlex.join(argv), deadline_s, argv[0])
+            return self._script(shlex.join(argv), deadline_s, argv[0], command.silence_s)
 
         return with_root(remote, command, sudo=self._sudo, is_root=False)
 
@@ -94,17 +94,19 @@ class SshRunner:
         shutil.rmtree(self._sockets, ignore_errors=True)
         self._sockets, self._options = None, None
 
-    def _script(self, script: str, deadline_s: float, what: str) -> Ran:
+    def _script(self, script: str, deadline_s: float, what: str, silence_s: float | None = None) -> Ran:
         remote = f"exec timeout -k 1 {math.ceil(deadline_s)} {script}"
         argv = [*self._client(), "--", self._destination, remote]
-        ran = run_process(argv, deadline_s + _GRACE_S)
+        ran = run_process(argv, deadline_s + _GRACE_S, silence_s=silence_s)
         if ran.reason is Reason.TOOL_MISSING and ran.status is None:
             return Ran(reason=Reason.TOOL_MISSING, detail="the OpenSSH client is not installed here")
         if ran.status == _TRANSPORT:
             return self._unreached(ran)
         if ran.reason is Reason.TIMEOUT:
             text = f"{self.name}: {what} did not end within {deadline_s:g} s"
-            return Ran(reason=Reason.TIMEOUT, detail=text, status=ran.status)
+            if "printed nothing" in ran.detail:
+                text = f"{self.name}: {what} printed nothing for {silence_s:g} s"
+            return Ran(text=ran.text, reason=Reason.TIMEOUT, detail=text, status=ran.status)
         if ran.status == 127:
             return Ran(
                 reason=Reason.TOOL_MISSING, detail=f"{what} is not installed on {self.name}", status=127

@@ -1,4 +1,4 @@
-"""Looks at every engine, the gateway and every card once."""
+"""Asks the probes while the cards are still free, then looks at every engine, the gateway and every card."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="package")
-def observation(rack_run: Run, rack_engines: Site) -> Observation:
-    """Probe engines, gateway, exporters and hosts."""
+def observation(rack_run: Run, request: pytest.FixtureRequest) -> Observation:
+    """Run the tools that rows ask for, start the engines, and probe them, gateway, exporters and hosts."""
     from rackgate.observation import Observation
     from rackgate.preflight import probe_apis, probe_cards, probe_engines, probe_gateway, probe_nodes
+    from rackgate.probes.stage import probe_stage
 
+    tools = probe_stage(rack_run, "preflight", engines_up=False)
+    rack_engines: Site = request.getfixturevalue("rack_engines")
     rack_run.on_progress(f"preflight: {len(rack_engines.target.engines)} engines, gateway, exporters, hosts")
     engines = probe_engines(rack_engines)
     probes = {
+        **tools,
         **engines,
         **probe_apis(rack_engines, engines),
         **probe_gateway(rack_engines),

@@ -1,0 +1,117 @@
+"""`[probe.NAME]` of an acceptance file as it is written, and the probe that it means."""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 - pydantic reads it
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rackgate.config.problems import nearest
+from rackgate.probes.probe import PLACES, Probe, probe_of
+from rackgate.probes.tools import Tool, compute_script, tools
+from rackgate.slo import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rackgate.slo import Slo
+
+__all__ = ["ProbeTable", "unanswerable"]
+
+_NO_PROBES = ("selfcheck", "batch_retry")
+"""Stages that look at the load generator and at a batch: nothing there is asked of nodes."""
+
+_Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_PLACE = f"^({'|'.join(PLACES)})$"
+
+
+class ProbeTable(BaseModel):
+    """`[probe.NAME]`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    tool: str = "site"
+    command: list[str] = []
+    peer_command: list[str] = []
+    where: str = Field(default="host", pattern=_PLACE)
+    image: str = ""
+    scope: Literal["rack", "node", "card"] | None = None
+    values: dict[_Name, Annotated[str, Field(min_length=1)]] = {}
+    deadline_s: _Seconds = 600.0
+    silence_s: _Seconds | None = None
+    expects: list[str] = []
+    may_skip: list[str] = []
+    result: str = ""
+    made_at: datetime | None = None
+    max_age_s: _Seconds = 86400.0
+    reason: str = ""
+
+    def noun(self, name: str) -> Probe:
+        """Return the probe, with what its tool adds; raises `ValueError` with all that contradicts itself."""
+        known = tools()
+        tool = known.get(self.tool)
+        if tool is None:
+            raise ValueError(f"tool: no tool '{self.tool}'{nearest(self.tool, known)}")
+        problems = list(self._contradictions(tool))
+        if problems:
+            raise ValueError("; ".join(problems))
+        command = tuple(self.command)
+        if not command and self.tool == "compute":
+            command = ("python3", "-c", compute_script())
+        return Probe(
+            name=name,
+            tool=tool.parser,
+            scope=tool.scope or Scope(self.scope or Scope.NODE),
+            values=tool.units or dict(self.values),
+            definitions=tool.definitions,
+            shares=tool.shares,
+            least_cards=tool.least_cards,
+            command=command,
+            peer_command=tuple(self.peer_command),
+            where=self.where,
+            image=self.image,
+            vendor=tool.vendor,
+            deadline_s=self.deadline_s,
+            silence_s=self.silence_s,
+            idle_cards=tool.idle_cards,
+            file_output=tool.file_output,
+            status_tells=tool.status_tells,
+            expects=tuple(self.expects),
+            may_skip=tuple(self.may_skip),
+            result=self.result,
+            made_at=self.made_at,
+            max_age_s=self.max_age_s,
+            install=tool.install,
+            program=tool.program,
+        )
+
+    def _contradictions(self, tool: Tool) -> list[str]:
+        found = []
+        if tool.units and (self.values or self.scope):
+            found.append(f"values, scope: tool '{tool.name}' has its own ({', '.join(tool.units)})")
+        if not tool.units and not self.values:
+            found.append('values: missing: name them with their units, values = { speed = "GB/s" }')
+        if tool.name == "site" and not self.command and not self.result:
+            found.append("command: missing (or a result that was made elsewhere)")
+        if self.command and self.result:
+            found.append("result: stands beside command: a probe is run here or was run elsewhere")
+        if (self.where == "container") != bool(self.image):
+            found.append("image: goes with where = 'container', and that with an image")
+        if self.where == "here" and self.peer_command:
+            found.append("peer_command: needs nodes, not where = 'here'")
+        if tool.file_output and self.command and not any("{output}" in word for word in self.command):
+            found.append(f"command: {tool.name} writes its result to a file: name it {{output}}")
+        return found
+
+
+def unanswerable(row: Slo, probes: Mapping[str, Probe]) -> list[str]:
+    """Return why a row can never be answered by its probe."""
+    probe = probes.get(probe_of(row.metric))
+    where, problems = f"{row.origin}: slo '{row.id}'", []
+    if probe is not None and row.scope is not probe.scope:
+        problems.append(f"{where}.scope: '{row.scope}', but {row.metric} is said of each {probe.scope}")
+    if probe is not None and row.stage in _NO_PROBES:
+        problems.append(f"{where}.id: no probe is run in the stage {row.stage}")
+    return problems

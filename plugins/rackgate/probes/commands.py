@@ -1,0 +1,72 @@
+"""How a probe's command becomes what is run: placeholders, its result file, container, srun."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from rackgate.telemetry.runner import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rackgate.probes.probe import Probe
+    from rackgate.target import Card
+
+__all__ = ["command_of", "filled", "shown_command"]
+
+_DEVICES = {
+    "nvidia": ("--gpus", "all"),
+    "amd": ("--device", "/dev/kfd", "--device", "/dev/dri", "--group-add", "video"),
+}
+_TO_STDOUT = 'd=$(mktemp -d) || exit 1; f="$d/result"; { %s ; } >&2; s=$?; cat "$f"; rm -rf "$d"; exit $s'
+_LONG = 120
+
+
+def filled(words: tuple[str, ...], places: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words of a command with `{node}`, `{peer}` and `{cards}` filled in, nothing else."""
+    found = []
+    for word in words:
+        text = word
+        for name, value in places.items():
+            text = text.replace(f"{{{name}}}", value)
+        found.append(text)
+    return tuple(found)
+
+
+def command_of(
+    probe: Probe, words: tuple[str, ...], node: str, cards: tuple[Card, ...], *, peer: bool = False
+) -> Command:
+    """Return what is run for a node; a result that is written to a file comes back as the output."""
+    inner = words
+    if any("{output}" in word for word in words):
+        line = " ".join(shlex.quote(word).replace("{output}", "'\"$f\"'") for word in words)
+        inner = ("sh", "-c", _TO_STDOUT % line)
+    if probe.where == "container":
+        inner = (*_container(probe, cards[0].vendor if cards else ""), *inner)
+    elif probe.where == "srun":
+        minutes = str(max(1, round(probe.deadline_s / 60 + 0.5)))
+        one = ("--quiet", "--nodes=1", "--ntasks=1", f"--nodelist={node}", f"--time={minutes}")
+        inner = ("srun", *one, *inner)
+    return Command(
+        argv=inner,
+        silence_s=None if peer else probe.silence_s,
+        known_as=f"probe.{probe.name}{'.peer' if peer else ''}",
+        cards=len(cards),
+    )
+
+
+def _container(probe: Probe, vendor: str) -> tuple[str, ...]:
+    # The client's death leaves a container running: what ends it at the deadline stands inside.
+    return (
+        *("docker", "run", "--rm", "--init", "--network", "host", "--ipc", "host", "--ulimit", "memlock=-1"),
+        *_DEVICES.get(vendor, ()),
+        *("--entrypoint", "timeout", probe.image, "-k", "5", str(round(probe.deadline_s))),
+    )
+
+
+def shown_command(command: Command) -> str:
+    """Return the command as people read it; a program that is given as one word is cut."""
+    return shlex.join(
+        word if len(word) <= _LONG else f"{word[:_LONG].splitlines()[0]}..." for word in command.argv
+    )

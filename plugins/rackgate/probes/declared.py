@@ -1,0 +1,38 @@
+"""What a target declares that keeps a probe from being asked: no way in, no such card, nothing to compare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rackgate.probes.probe import probe_of
+from rackgate.slo import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rackgate.probes.probe import Probe
+    from rackgate.slo import Slo
+    from rackgate.target import Target
+
+__all__ = ["why_not_probed"]
+
+
+def why_not_probed(row: Slo, entity: str, target: Target, probes: Mapping[str, Probe]) -> str:
+    """Return why the row's probe is none for this entity, "" if it can be asked or there is none."""
+    probe = probes.get(probe_of(row.metric))
+    node = next((one for one in target.nodes if one.name == target.node_of(entity)), None)
+    if probe is None or node is None or (target.no_cards is not None and row.scope is Scope.CARD):
+        return ""
+    value = row.metric.split(".")[-1]
+    vendors = {card.vendor for card in node.cards if entity in (node.name, card.name)}
+    if probe.needs_host and not node.access.reaches_host:
+        text = f"no way into the host of {node.name} ([node.telemetry] local or ssh)"
+        return f"target {target.name} declares {text}"
+    if probe.vendor and probe.vendor not in vendors:
+        return f"declared: {entity} has no card of {probe.vendor}'s"
+    least = probe.least_cards.get(value, 0)
+    if len(node.cards) < least:
+        return f"declared: {node.name} has fewer than {least} cards"
+    if (value in probe.shares or probe.peer_command) and len(target.nodes) < 2:
+        return f"target {target.name} declares one node: there is no other one"
+    return ""

@@ -1,0 +1,80 @@
+"""One JSON object out of what a program printed: strict, with no room for NaN or a second document."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from rackgate.probes.probe import BadOutput
+
+__all__ = ["field", "number", "one_object", "shown"]
+
+_SHOWN = 160
+
+
+def shown(text: str) -> str:
+    """Return what was seen of an output, on one line."""
+    words = " ".join(text.split())
+    return f"'{words[:_SHOWN]}{'...' if len(words) > _SHOWN else ''}'" if words else "nothing"
+
+
+def one_object(text: str) -> dict[str, Any]:
+    """Return the one JSON object of an output; lines before it that are no JSON are passed over.
+
+    Raises `BadOutput` for no object, a torn one, NaN, infinity, a key that stands twice, or words after it.
+    """
+    start = _start(text)
+    decoder = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_twins)
+    try:
+        found, end = decoder.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        raise BadOutput(f"its JSON breaks off or is wrong ({error.msg}): {shown(text[start:])}") from error
+    if text[end:].strip():
+        raise BadOutput(f"words after its JSON: {shown(text[end:])}")
+    if not isinstance(found, dict):
+        raise BadOutput(f"its JSON is no object: {shown(text)}")
+    return found
+
+
+def _start(text: str) -> int:
+    at = 0
+    for line in text.splitlines(keepends=True):
+        if line.lstrip().startswith("{"):
+            return at + len(line) - len(line.lstrip())
+        at += len(line)
+    raise BadOutput(f"no JSON, but {shown(text)}")
+
+
+def _no_constant(name: str) -> Any:
+    raise BadOutput(f"{name} is not a value")
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise BadOutput(f"the key '{next(name for name in names if names.count(name) > 1)}' stands twice")
+    return found
+
+
+def field(found: Any, *path: str | int) -> Any:
+    """Return what lies at a path; raises `BadOutput` that names the path if it is not there."""
+    for index, part in enumerate(path):
+        try:
+            found = found[part]
+        except (KeyError, IndexError, TypeError):
+            where = ".".join(str(one) for one in path[: index + 1])
+            raise BadOutput(f"of no known shape: {where} is missing") from None
+    return found
+
+
+def number(value: Any, what: str) -> float:
+    """Return a finite number, also of a string that holds one; raises `BadOutput`."""
+    try:
+        found = math.nan if isinstance(value, bool | None) else float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise BadOutput(f"{what} is {value!r:.40}, no number")
+    return found
