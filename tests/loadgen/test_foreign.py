@@ -1,6 +1,7 @@
 """Results of other load generators are judged as far as they go, and no further."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from rackgate.loadgen.foreign import Distribution, ForeignError, read_foreign
 from rackgate.measurement import Reason
 from rackgate.statistics.percentiles import percentile_bounds
 
+DATA = Path(__file__).parent / "data"
 LATENCY = {
     "unit": "ms",
     "avg": 60,
@@ -113,6 +115,39 @@ def test_vllms_first_token_is_not_ours(judged):
     rate = {"statistic": "value", "unit": "tok/s", "op": ">="}
     assert (0, "PASS") == judged(VLLM, "output_token_throughput", 300.0, **rate)[:2]
     assert (1, "FAIL") == judged(VLLM, "output_token_throughput", 400.0, **rate)[:2]
+
+
+def test_a_low_percentile_of_vllm_is_not_taken_for_a_high_one(judged):
+    told = {"p5_e2el_ms": 10.0, "p50_e2el_ms": 50.0, "p99.9_e2el_ms": 98.0}
+    data = {**VLLM, **told}
+    row = {"statistic": "p50"}
+    assert (1, "UNKNOWN") == judged(data, "e2e_ms", 60.0, **row)[:2]  # its bound reaches to 90
+    assert (0, "PASS") == judged(data, "e2e_ms", 91.0, **row)[:2]
+    assert (0, "PASS") == judged(data, "e2e_ms", 98.5)[:2]
+
+
+def test_the_latency_of_every_request_decides_by_our_own_ranks(judged):
+    each = {"latencies": [0.001 * number for number in range(1, 1001)], "failed": 0}
+    row = {"statistic": "p95"}
+    assert (0, "PASS") == judged({**VLLM, **each}, "e2e_ms", 970.0, **row)[:2]
+    assert (1, "FAIL") == judged({**VLLM, **each}, "e2e_ms", 930.0, **row)[:2]
+    assert (1, "UNKNOWN") == judged({**VLLM, **each, "failed": 1}, "e2e_ms", 970.0, **row)[:2]
+
+
+def test_vllms_latency_leaves_out_what_waited_for_a_free_place(judged):
+    capped = {**VLLM, "max_concurrency": 8, "request_rate": 20.0}
+    assert "waited for a free place" in judged(capped, "e2e_ms", 1000.0)[2]
+    assert (0, "PASS") == judged({**capped, "request_rate": "inf"}, "e2e_ms", 1000.0)[:2]
+
+
+@pytest.mark.parametrize("name", ["aiperf-0.13.0.json"])
+def test_a_file_that_the_tool_itself_wrote_is_read(judged, name):
+    data = json.loads((DATA / name).read_text())
+    assert (0, "PASS") == judged(data, "ttft_ms", 90.0, statistic="p50")[:2]
+    assert (1, "FAIL") == judged(data, "ttft_ms", 1.0, statistic="p50")[:2]
+    rate = {"statistic": "value", "unit": "tok/s", "op": ">="}
+    assert (0, "PASS") == judged(data, "output_token_throughput", 100.0, **rate)[:2]
+    assert "UNKNOWN" == judged(data, "error_rate", 0.01, statistic="value", unit="ratio")[1]
 
 
 @pytest.mark.parametrize("data", [AIPERF, GUIDELLM, VLLM])

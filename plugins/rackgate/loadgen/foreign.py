@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rackgate.measurement import Bounds, Measurement, Reason, missing
-from rackgate.statistics.percentiles import order_ranks
+from rackgate.statistics.percentiles import nearest_rank, order_ranks, percentile_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 __all__ = ["Distribution", "ForeignError", "ForeignReport", "read_foreign"]
@@ -28,17 +29,29 @@ class ForeignError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """What a tool tells of one latency: values by quantile (0 is the minimum, 1 the maximum), in ms."""
+    """What a tool tells of one latency, in ms: values by quantile (0 is the minimum, 1 the maximum).
+
+    Where it tells every request's, `values` has them, and what follows is ours, by nearest rank.
+    """
 
     quantiles: Mapping[float, float]
     count: int
     mean: float | None = None
+    values: tuple[float, ...] = ()
+
+    def value(self, quantile: float) -> float | None:
+        """Return a quantile, None if it is not told."""
+        if self.values:
+            return nearest_rank(self.values, quantile)
+        return self.quantiles.get(quantile)
 
     def bounds(self, quantile: float, confidence: float = 0.95) -> Bounds:
         """Return confidence bounds from the quantiles that stand around it; None where none is far enough.
 
         The order statistic that bounds a percentile is itself bounded by a reported percentile beyond it.
         """
+        if self.values:
+            return percentile_bounds(self.values, quantile, confidence)
         low, high = order_ranks(self.count, quantile, confidence)
         last = self.count - 1
         told = self.quantiles.items()
@@ -86,7 +99,7 @@ class ForeignReport:
         quantile = {"max": 1.0}.get(statistic)
         if statistic[:1] == "p" and statistic[1:].isdigit():
             quantile = float(f"0.{statistic[1:]}")
-        value = found.quantiles.get(quantile) if quantile is not None else None
+        value = found.value(quantile) if quantile is not None else None
         if value is None or quantile is None:
             return missing(
                 metric, "rack", unit, Reason.ABSENT, f"{self.tool}'s file has no {statistic} of it"
@@ -149,13 +162,13 @@ def _aiperf(data: dict[str, Any]) -> ForeignReport:
         ok=ok,
         failed=count,
         latencies=latencies,
-        values=_rates(data, {"output_token_throughput": "output_token_throughput"}, "avg"),
+        values=_rates(data, ("output_token_throughput", "request_throughput"), "avg"),
         partial="" if whole else "it is not complete",
     )
 
 
-def _rates(data: dict[str, Any], names: Mapping[str, str], key: str) -> dict[str, float]:
-    return {ours: float(data[theirs][key]) for ours, theirs in names.items() if data.get(theirs)}
+def _rates(data: dict[str, Any], names: Iterable[str], key: str) -> dict[str, float]:
+    return {name: float(data[name][key]) for name in names if data.get(name)}
 
 
 def _guidellm(data: dict[str, Any]) -> ForeignReport:
@@ -191,26 +204,32 @@ def _guidellm(data: dict[str, Any]) -> ForeignReport:
 
 def _vllm(data: dict[str, Any]) -> ForeignReport:
     role = "its TTFT ends at the first chunk, even one that holds only a role"
-    count = int(data["completed"])
-    latencies = {}
-    told = {
-        float(f"0.{name[1:].partition('_')[0]}"): float(value)
-        for name, value in data.items()
-        if name.endswith("_e2el_ms") and name[:1] == "p" and name[1:].partition("_")[0].isdigit()
-    }
-    if told:
-        latencies["e2e_ms"] = Distribution(quantiles=told, count=count, mean=data.get("mean_e2el_ms"))
-    failed = data.get("failed")
+    count, failed = int(data["completed"]), data.get("failed")
     if failed is None and "num_prompts" in data:
         failed = int(data["num_prompts"]) - count
+    unlike = {"ttft_ms": role, "tpot_ms": f"{role}, and TPOT counts from there", "jitter_ratio": role}
+    if data.get("max_concurrency") is not None and data.get("request_rate", "inf") != "inf":
+        unlike["e2e_ms"] = "it counts from sending, and what waited for a free place was sent late"
     return ForeignReport(
         tool="vllm bench serve",
         ok=count,
         failed=failed,
-        latencies=latencies,
+        latencies=_vllm_latencies(data, count),
         values={
             "output_token_throughput": float(data["output_throughput"]),
             "request_throughput": float(data["request_throughput"]),
         },
-        unlike={"ttft_ms": role, "tpot_ms": f"{role}, and TPOT counts from there", "jitter_ratio": role},
+        unlike=unlike,
     )
+
+
+def _vllm_latencies(data: dict[str, Any], count: int) -> dict[str, Distribution]:
+    """Return the end-to-end latencies: every one (in s) where all requests were ok, else the percentiles."""
+    each = tuple(1000.0 * float(one) for one in data.get("latencies") or ())
+    matches = {name: re.fullmatch(r"p(\d+(?:\.\d+)?)_e2el_ms", name) for name in data}
+    told = {round(float(found[1]) / 100, 6): float(data[name]) for name, found in matches.items() if found}
+    if len(each) != count or data.get("failed") != 0:
+        each = ()
+    if not (told or each):
+        return {}
+    return {"e2e_ms": Distribution(quantiles=told, count=count, mean=data.get("mean_e2el_ms"), values=each)}
