@@ -174,15 +174,25 @@ def _engines(run: RunEvidence, target: Mapping[str, Any]) -> str:
 def _loads(run: RunEvidence) -> str:
     """Return what was offered, and what says whether it was measured: the instrument and the caches."""
     loads = run.of("load")
-    heads = ("Stage", "Load", "Look", "Requests", "Errors and drops", "Loop lag P99", "From prefix caches")
+    heads = (
+        "Stage",
+        "Load",
+        "Look",
+        "Requests",
+        "Errors and drops",
+        "Loop lag P99",
+        "Workers",
+        "From prefix caches",
+    )
     rows = [
         _line(
             load.get("stage"),
             f"{load.get('load')} ({load.get('label')})",
-            number_of(load.get("look")) or 0,
+            f"{(number_of(load.get('look')) or 0) + 1:g} of at most {number_of(load.get('looks')) or 1:g}",
             _mapping(load.get("counters")).get("scheduled"),
             _not_ok(_mapping(load.get("counters"))),
             f"{lag:g} ms" if (lag := number_of(load.get("loop_lag_p99_ms"))) is not None else "not read",
+            len(workers) if isinstance(workers := load.get("workers"), list) else "not recorded",
             _from_caches(_mapping(load.get("prefix_cache"))),
         )
         for load in loads[:_MOST_LOADS]

@@ -140,7 +140,7 @@ def test_vllms_latency_leaves_out_what_waited_for_a_free_place(judged):
     assert (0, "PASS") == judged({**capped, "request_rate": "inf"}, "e2e_ms", 1000.0)[:2]
 
 
-@pytest.mark.parametrize("name", ["aiperf-0.13.0.json"])
+@pytest.mark.parametrize("name", ["aiperf-0.13.0.json", "guidellm-0.8.1.json"])
 def test_a_file_that_the_tool_itself_wrote_is_read(judged, name):
     data = json.loads((DATA / name).read_text())
     assert (0, "PASS") == judged(data, "ttft_ms", 90.0, statistic="p50")[:2]
@@ -148,6 +148,26 @@ def test_a_file_that_the_tool_itself_wrote_is_read(judged, name):
     rate = {"statistic": "value", "unit": "tok/s", "op": ">="}
     assert (0, "PASS") == judged(data, "output_token_throughput", 100.0, **rate)[:2]
     assert "UNKNOWN" == judged(data, "error_rate", 0.01, statistic="value", unit="ratio")[1]
+
+
+def test_guidellms_percentiles_of_tpot_are_over_tokens_and_those_of_its_requests_are_not(judged):
+    assert "over tokens" in judged(GUIDELLM, "tpot_ms", 1000.0)[2]
+    data = json.loads((DATA / "guidellm-0.8.1.json").read_text())
+    assert (0, "PASS") == judged(data, "tpot_ms", 16.5, statistic="p95")[:2]
+    assert (1, "UNKNOWN") == judged(data, "tpot_ms", 16.5, statistic="p99")[:2]  # 60 requests, not 420
+
+
+def test_guidellms_latency_of_a_load_with_a_schedule_counts_from_the_schedule(judged):
+    data = json.loads((DATA / "guidellm-0.8.1.json").read_text())
+    (one,) = data["benchmarks"]
+    one["config"]["strategy"]["type_"] = "poisson"
+    one["requests"]["successful"] = [
+        {**request, "request_dispatch_delay": 0.5} for request in one["requests"]["successful"]
+    ]
+    assert (1, "FAIL") == judged(data, "ttft_ms", 500.0, statistic="p50")[:2]
+    assert (1, "FAIL") == judged(data, "e2e_ms", 550.0, statistic="p50")[:2]
+    del one["requests"]
+    assert "this load had a schedule" in judged(data, "ttft_ms", 500.0, statistic="p50")[2]
 
 
 @pytest.mark.parametrize("data", [AIPERF, GUIDELLM, VLLM])

@@ -132,6 +132,7 @@ def as_json(
                 "limit_ms": numbers.lag_limit_ms,
                 "exact": numbers.exact,
                 "cpu_s": offered.cpu_s,
+                "workers": [asdict(cost) for cost in offered.workers],
             },
             "caches": None if audit is None else asdict(audit),
             "bounds": {what: {"verdict": verdict, "detail": why} for what, (verdict, why) in kept.items()},

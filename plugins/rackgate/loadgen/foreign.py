@@ -177,29 +177,66 @@ def _guidellm(data: dict[str, Any]) -> ForeignReport:
     (one,) = data["benchmarks"]
     metrics = one["metrics"]
     totals = metrics.get("request_totals") or one["request_totals"]
-    names = {
-        "ttft_ms": "time_to_first_token_ms",
-        "tpot_ms": "inter_token_latency_ms",
-        "e2e_ms": "request_latency",
-    }
-    latencies = {}
-    for ours, theirs in names.items():
-        told = (metrics.get(theirs) or {}).get("successful")
-        if told:
-            scale = 1000.0 if theirs == "request_latency" else 1.0  # this one is in seconds
-            quantiles = {float(f"0.{name[1:]}"): v * scale for name, v in told["percentiles"].items()}
-            quantiles |= {0.0: told["min"] * scale, 1.0: told["max"] * scale}
-            latencies[ours] = Distribution(
-                quantiles=quantiles, count=int(told["count"]), mean=told["mean"] * scale
-            )
+    ok = int(totals["successful"])
+    strategy = ((one.get("config") or {}).get("strategy") or {}).get("type_")
+    by_schedule = strategy in ("constant", "poisson", "trace")
+    each = (one.get("requests") or {}).get("successful") or []
+    if each and len(each) == ok:
+        latencies, unlike = _guidellm_each(each, by_schedule=by_schedule), {}
+    else:
+        latencies, unlike = _guidellm_told(metrics), {"tpot_ms": _BY_TOKENS}
+        late = "it counts from sending, and this load had a schedule" if by_schedule else ""
+        unlike |= dict.fromkeys(("ttft_ms", "jitter_ratio", "e2e_ms"), late) if late else {}
     rate = (metrics.get("output_tokens_per_second") or {}).get("successful")
     return ForeignReport(
         tool="GuideLLM",
-        ok=int(totals["successful"]),
+        ok=ok,
         failed=int(totals["errored"]),
         latencies=latencies,
         values={"output_token_throughput": float(rate["mean"])} if rate else {},
+        unlike=unlike,
     )
+
+
+_BY_TOKENS = "its percentiles of TPOT are over tokens, not over requests"
+
+
+def _guidellm_each(each: list[dict[str, Any]], *, by_schedule: bool) -> dict[str, Distribution]:
+    """Return latencies request by request; of a load with a schedule they count from that."""
+    waited = [1000.0 * float(one["request_dispatch_delay"] or 0.0) if by_schedule else 0.0 for one in each]
+    told = {
+        "ttft_ms": [
+            None if one["time_to_first_token_ms"] is None else one["time_to_first_token_ms"] + wait
+            for one, wait in zip(each, waited, strict=True)
+        ],
+        "tpot_ms": [one["inter_token_latency_ms"] for one in each],
+        "e2e_ms": [1000.0 * one["request_latency"] + wait for one, wait in zip(each, waited, strict=True)],
+    }
+    found = {}
+    for name, values in told.items():
+        known = tuple(float(value) for value in values if value is not None)
+        if len(known) == len(each):
+            found[name] = Distribution(
+                quantiles={}, count=len(known), mean=sum(known) / len(known), values=known
+            )
+    return found
+
+
+def _guidellm_told(metrics: dict[str, Any]) -> dict[str, Distribution]:
+    """Return the latencies whose percentiles are over requests."""
+    found = {}
+    for ours, theirs, scale in (
+        ("ttft_ms", "time_to_first_token_ms", 1.0),
+        ("e2e_ms", "request_latency", 1000.0),  # this one is in seconds
+    ):
+        told = (metrics.get(theirs) or {}).get("successful")
+        if told:
+            quantiles = {float(f"0.{name[1:]}"): v * scale for name, v in told["percentiles"].items()}
+            quantiles |= {0.0: told["min"] * scale, 1.0: told["max"] * scale}
+            found[ours] = Distribution(
+                quantiles=quantiles, count=int(told["count"]), mean=told["mean"] * scale
+            )
+    return found
 
 
 def _vllm(data: dict[str, Any]) -> ForeignReport:
