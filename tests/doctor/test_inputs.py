@@ -126,7 +126,7 @@ def test_an_engine_that_nobody_started_will_fail_and_its_loads_are_unknown(outlo
     ]
     found = outlooks(target(), rows)
     assert [Outlook.FAIL, Outlook.UNKNOWN] == [found[f"{one.id} @ {CARD}"].outlook for one in rows]
-    assert "start the engine" in found[f"{rows[1].id} @ {CARD}"].cure
+    assert "start what should listen" in found[f"{rows[1].id} @ {CARD}"].cure
 
 
 def test_another_model_than_the_one_asked_for_will_fail(outlooks):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser"]
 
-_LIMIT_S = 8.0
+_LIMIT_S = 6.0
 
 
 def add_parser(commands: Any) -> None:

@@ -135,10 +135,11 @@ def _further(rows: Sequence[str]) -> str:
 def _different(seen: Examination) -> list[str]:
     """Return the table of nodes that differ from most others, fact by fact."""
     found = outliers(seen.facts)
-    if len(seen.facts) < 2:
+    answered = [facts for facts in seen.facts.values() if any(fact.value for fact in facts.values())]
+    if len(answered) < 2:
         return []
     if not found:
-        return ["", f"the {len(seen.facts)} hosts that answered agree in every fact compared"]
+        return ["", f"the {len(answered)} hosts that answered agree in every fact compared"]
     written = ["", f"  {'fact':<24} {'most nodes':<36} {'differs'}"]
     for name in dict.fromkeys(one.fact for one in found):
         mine = [one for one in found if one.fact == name]

@@ -182,7 +182,7 @@ def _answering(url: str, model: str, key_env: str | None, protocol: str, limit_s
     except httpx.HTTPError as error:
         refused = "refused" in str(error)
         said = "nothing listens there" if refused else str(error) or type(error).__name__
-        cure = f"start the engine at {url}, or correct its url"
+        cure = "start what should listen there, or correct its url in the target"
         return Engineered(
             ok=False, text=f"{url}: {said}", cure=cure, reason=Reason.UNREACHABLE, refused=refused
         )

@@ -17,6 +17,7 @@ __all__ = ["Block", "Cure", "blocks", "cures"]
 
 _ORDER = (Outlook.FAIL, Outlook.UNKNOWN, Outlook.WARN, Outlook.RUN, Outlook.ABSENT, Outlook.UNSEEN)
 _BAD = (Outlook.UNKNOWN, Outlook.FAIL)
+_NOT_ASKED = (Outlook.ABSENT, Outlook.UNSEEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +51,18 @@ def blocks(found: Iterable[Prognosis]) -> tuple[Block, ...]:
     """Return what fares alike for one reason, stage by stage, the bad news first."""
     per_row: dict[str, dict[tuple[Outlook, str, str], list[Prognosis]]] = {}
     for one in found:
-        because = "" if one.cure else one.because  # of one cure, the first reason speaks for all
+        # Of one cure, and of what is not asked at all, the first reason speaks for all entities of a row.
+        because = "" if one.cure or one.outlook in _NOT_ASKED else one.because
         alike = per_row.setdefault(one.check.slo.id, {})
         alike.setdefault((one.outlook, because, one.cure), []).append(one)
     merged: dict[tuple[object, ...], list[list[Prognosis]]] = {}
     for alike in per_row.values():
         for key, members in alike.items():
             slo = members[0].check.slo
-            silent = key[0] in (Outlook.ABSENT, Outlook.UNSEEN)
-            entities = () if silent else (slo.scope, *(one.check.entity for one in members))
+            if key[0] in _NOT_ASKED:
+                entities: tuple[str, ...] = (members[0].because,)
+            else:
+                entities = (slo.scope, *(one.check.entity for one in members))
             merged.setdefault((slo.stage, *key, *entities, len(alike) == 1), []).append(members)
     made = [_block(rows, whole=bool(key[-1])) for key, rows in merged.items()]
     return tuple(sorted(made, key=lambda block: (STAGES.index(block.stage), _ORDER.index(block.outlook))))

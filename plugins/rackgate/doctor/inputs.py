@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.doctor.cures import cure_of, tool_cure
 from rackgate.measurement import Reason
+from rackgate.metrics.inputs import Input
 from rackgate.telemetry.assembly import card_kind_of, plan_of
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     from rackgate.doctor.asking import Engineered
     from rackgate.doctor.examination import Examination
-    from rackgate.metrics.inputs import Input
     from rackgate.target import Node
     from rackgate.telemetry.reading import Reading
 
@@ -97,6 +97,10 @@ def _kernel_log(_: Input, place: str, seen: Examination) -> Tried:
     problem = log[1]
     if not problem:
         return _GOOD
+    if node.access.reaches_host and node.access.kernel_log is None:
+        lost = _host(Input("host", "kernel"), place, seen)
+        if not lost.ok:  # the node says nothing at all: no group would cure that
+            return Tried(ok=False, text=problem, cure=lost.cure)
     return Tried(ok=False, text=problem, cure=cure_of("kernel_log", "", None, detail=problem))
 
 

@@ -68,21 +68,43 @@ def prognoses(
     checks: Iterable[Check], metrics: Mapping[str, Metric], seen: Examination
 ) -> tuple[Prognosis, ...]:
     """Return what will become of each check, in their order."""
-    now = measured_now(seen)
-    return tuple(_prognosis(check, metrics[check.slo.metric], now, seen) for check in checks)
+    now, rack = measured_now(seen), _Rack(seen)
+    return tuple(_prognosis(check, metrics[check.slo.metric], now, rack) for check in checks)
+
+
+class _Rack:
+    """What was examined, where each input is looked for and what came of it: each is found out once."""
+
+    def __init__(self, seen: Examination) -> None:
+        self.target = seen.target
+        self._seen = seen
+        self._places: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._tried: dict[tuple[Input, str], Tried] = {}
+
+    def tried(self, one: Input, entity: str) -> list[Tried]:
+        """Return what came of an input at each place that matters to an entity."""
+        key = (one.kind, entity)
+        if key not in self._places:
+            self._places[key] = _places(*key, self.target)
+        return [self._at(one, place) for place in self._places[key]]
+
+    def _at(self, one: Input, place: str) -> Tried:
+        if (one, place) not in self._tried:
+            self._tried[one, place] = try_input(one, place, self._seen)
+        return self._tried[one, place]
 
 
 def _prognosis(
-    check: Check, metric: Metric, now: Mapping[tuple[str, str], Measurement], seen: Examination
+    check: Check, metric: Metric, now: Mapping[tuple[str, str], Measurement], rack: _Rack
 ) -> Prognosis:
-    planned = _as_planned(check, seen.target)
+    planned = _as_planned(check, rack.target)
     if planned is not None:
         return planned
     measured = now.get((check.slo.metric, check.entity)) if check.slo.stage == "preflight" else None
     if measured is not None and measured.value is not None:
         return _as_it_stands(check, measured)
-    for written in (*metric.needs, *_of_stage(check, metric, seen.target)):
-        tried = _tried(written, check, seen)
+    for written in (*metric.needs, *_of_stage(check, metric, rack.target)):
+        tried = _tried(written, check, rack)
         if not tried.ok:
             return _unknown(check, tried.text, tried.cure, written)
     if measured is not None:  # each input is there, and together they leave it open
@@ -121,21 +143,23 @@ def _as_it_stands(check: Check, measured: Measurement) -> Prognosis:
 
 
 def _of_stage(check: Check, metric: Metric, target: Target) -> tuple[str, ...]:
-    """Return what a stage needs whatever the metric: loads that come in through the gateway."""
-    through = check.slo.stage in _THROUGH_GATEWAY and target.gateway is not None
-    return ("gateway",) if through and "samples" in metric.needs else ()
+    """Return what a stage needs whatever the metric: loads and batches come in where users do."""
+    offered = "samples" in metric.needs and check.slo.stage in _THROUGH_GATEWAY
+    if not offered and check.slo.stage != "batch_retry":
+        return ()
+    return ("gateway",) if target.gateway is not None else ("engine",)
 
 
-def _tried(written: str, check: Check, seen: Examination) -> Tried:
+def _tried(written: str, check: Check, rack: _Rack) -> Tried:
     """Return whether any of the inputs that are each enough is there at all places that matter."""
-    found = [_everywhere(one, check, seen) for one in alternatives(written)]
+    found = [_everywhere(one, check, rack) for one in alternatives(written)]
     return next((one for one in found if one.ok), found[0])
 
 
-def _everywhere(one: Input, check: Check, seen: Examination) -> Tried:
+def _everywhere(one: Input, check: Check, rack: _Rack) -> Tried:
     if one.kind == "samples" and check.slo.stage == "selfcheck":
         return Tried(ok=True)  # the load goes to the instrument's own reference server
-    tried = [try_input(one, place, seen) for place in _places(one.kind, check.entity, seen.target)]
+    tried = rack.tried(one, check.entity)
     if not tried:
         return _nowhere(one, check)
     enough = one.kind in _ON_ENGINES and check.slo.scope in _ANY_IS_ENOUGH
@@ -156,9 +180,10 @@ def _nowhere(one: Input, check: Check) -> Tried:
 
 def _places(kind: str, entity: str, target: Target) -> tuple[str, ...]:
     """Return where an input of a check's entity is looked for."""
+    members = members_of(entity, target)
     if kind in _ON_ENGINES:
-        return tuple(sorted(members_of(entity, target)))
-    engines = [spec for spec in target.engines if spec.entity in members_of(entity, target)]
+        return tuple(sorted(members))
+    engines = [spec for spec in target.engines if spec.entity in members]
     if kind == "card":
         own = [card.name for card in target.cards if entity in (card.name, card.node)]
         return tuple(dict.fromkeys(own or [card for spec in engines for card in spec.cards]))

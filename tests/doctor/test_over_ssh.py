@@ -1,0 +1,40 @@
+"""Hosts behind a real OpenSSH server."""
+
+import pytest
+from ssh_server import SERVER, ssh_servers
+
+from rackgate.doctor.prognosis import Outlook
+from rackgate.slo import Op, Scope, Slo
+from rackgate.target import Node, NodeAccess, Target
+
+OFFSET = Slo(
+    id="preflight.clock_offset",
+    stage="preflight",
+    metric="clock_offset_s",
+    statistic="value",
+    op=Op.AT_MOST,
+    bound=0.01,
+    unit="s",
+    scope=Scope.NODE,
+    source="test",
+)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    if SERVER is None:
+        pytest.fail("openssh-server is missing: make system")
+    with ssh_servers(tmp_path_factory.mktemp("ssh")) as running:
+        yield running
+
+
+def test_a_host_is_read_and_one_that_lets_nobody_in_is_told_with_the_way_to_try_it(outlooks, servers):
+    nodes = tuple(
+        Node(name=name, access=NodeAccess(ssh=where)) for name, where in (("n1", "node"), ("n2", "nowhere"))
+    )
+    target = Target(name="rack", model="m", grade="unproven", nodes=nodes, ssh_config=str(servers.config))
+    found = outlooks(target, [OFFSET], deadline_s=20.0)
+    reached, lost = (found[f"preflight.clock_offset @ {name}"] for name in ("n1", "n2"))
+    assert reached.outlook is Outlook.RUN or "chronyc" in reached.because
+    assert Outlook.UNKNOWN == lost.outlook
+    assert "ssh -o BatchMode=yes" in lost.cure
