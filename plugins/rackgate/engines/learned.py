@@ -51,11 +51,14 @@ class Effect:
 
     def apply(self, reading: Reading) -> None:
         """Do it."""
+        if self is _NOTHING:
+            return
         if self.finish_reason is not None:
             reading.finish(self.finish_reason)
         if self.done:
             reading.done()
-        reading.usage(self.prompt_tokens, self.completion_tokens)
+        if self.prompt_tokens is not None or self.completion_tokens is not None:
+            reading.usage(self.prompt_tokens, self.completion_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,7 @@ class Learned:
             completion_tokens=scratch.completion_tokens,
         )
         if len(scratch.token_ns) == 1:
-            return effect
+            return _NOTHING if effect == _NOTHING else effect
         if len(scratch.token_ns) != 2 or len(scratch.text) != 1 or effect != _NOTHING:
             return None
         return scratch.text[0]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rackgate.engines.reading import Reading, Verdict
     from rackgate.sample import Outcome
 
 __all__ = [
@@ -112,6 +113,9 @@ class Answer:
 class AnswerReader(Protocol):
     """Interprets one response body while it arrives."""
 
+    reading: Reading
+    """What was read so far."""
+
     @property
     def last_token_ns(self) -> int | None:
         """Arrival of the latest token-bearing chunk."""
@@ -125,6 +129,9 @@ class AnswerReader(Protocol):
 
     def take(self, reads: Sequence[tuple[int, bytes]]) -> None:
         """Take several reads of the body, each with its arrival."""
+
+    def end(self, t_ns: int, ending: Ending, detail: str = "") -> Verdict:
+        """Return how the answer ended, without making it; `reading` then holds what it is made of."""
 
     def close(self, t_ns: int, ending: Ending, detail: str = "") -> Answer:
         """Return the answer; `t_ns` is when the exchange ended and `ending` how."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.engines.learned import Interpret, Learned, Template, plain_text, preface_of
 from rackgate.engines.protocol import Answer, Ending
-from rackgate.engines.reading import Reading
+from rackgate.engines.reading import Reading, Verdict
 from rackgate.engines.sse import EventTooLong, SseParser
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class StreamReader:
         A read that is one event as the one before it but for its text is not parsed again.
         """
         reading, parser = self.reading, self._parser
+        token_ns, texts = reading.token_ns, reading.text
         before, after = self._before, self._after
         begin, end = len(before), -len(after)
         like = bool(before) and parser.between_events and not reading.done_seen
@@ -61,8 +62,8 @@ class StreamReader:
                 text = plain_text(data[begin:end])
                 if text is not None:
                     reading.events += 1
-                    reading.token_ns.append(t_ns)
-                    reading.text.append(text)
+                    token_ns.append(t_ns)
+                    texts.append(text)
                     continue
             self.feed(t_ns, data)
             before, after = self._before, self._after
@@ -75,6 +76,11 @@ class StreamReader:
         """Take one read of the body with its arrival."""
         reading = self.reading
         reading.t_ns = t_ns
+        payloads = self._parser.whole_events(data)
+        if payloads is not None:
+            for payload in payloads:
+                self._event("", payload)
+            return
         try:
             events = self._parser.feed(data)
         except EventTooLong as error:
@@ -83,8 +89,8 @@ class StreamReader:
         for name, payload in events:
             self._event(name, payload)
 
-    def close(self, t_ns: int, ending: Ending, detail: str = "") -> Answer:
-        """Return the answer; `t_ns` is when the exchange ended and `ending` how."""
+    def end(self, t_ns: int, ending: Ending, detail: str = "") -> Verdict:
+        """Return how the answer ended; `t_ns` is when the exchange did and `ending` how."""
         reading = self.reading
         malformed = reading.malformed
         for name, payload in self._parser.close():
@@ -94,20 +100,29 @@ class StreamReader:
             reading.warnings["the last event is cut"] = None
         if ending is Ending.COMPLETE and not reading.events and self._parser.ignored:
             reading.malformed = "a 200 that is no event stream"
-        return reading.conclude(
-            t_ns, ending, detail, terminal_due=self._terminal_due, comments=self._parser.comments
-        )
+        return reading.judge(t_ns, ending, detail, terminal_due=self._terminal_due)
+
+    def close(self, t_ns: int, ending: Ending, detail: str = "") -> Answer:
+        """Return the answer; `t_ns` is when the exchange ended and `ending` how."""
+        verdict = self.end(t_ns, ending, detail)
+        return self.reading.answer(verdict, comments=self._parser.comments)
 
     def _event(self, name: str, payload: bytes) -> None:
         reading = self.reading
         reading.events += 1
         learned = self._learned if not name else None
         preface = self._preface
+        tail = payload
         if learned is not None:
             if not preface or not payload.startswith(preface):
                 preface = preface_of(payload)
                 self._preface = preface or self._preface
-            if self._known(learned, preface, payload[len(preface) :]):
+            tail = payload[len(preface) :]
+            effect = learned.effects[bool(preface)].get(tail)
+            if effect is not None:
+                effect.apply(reading)
+                return
+            if self._one_of(learned.templates[bool(preface)], preface, tail):
                 return
         try:
             self._interpret(reading, name, payload)
@@ -116,22 +131,16 @@ class StreamReader:
                 reading.malformed = f"event {reading.events}: {error}"
             return
         if learned is not None:
-            learned.learn(preface, payload[len(preface) :])
+            learned.learn(preface, tail)
 
-    def _known(self, learned: Learned, preface: bytes, tail: bytes) -> bool:
-        """Take an event that is known already; False if it is not."""
-        reading = self.reading
-        kind = bool(preface)
-        effect = learned.effects[kind].get(tail)
-        if effect is not None:
-            effect.apply(reading)
-            return True
-        if reading.done_seen:
+    def _one_of(self, templates: Sequence[Template], preface: bytes, tail: bytes) -> bool:
+        """Take an event that differs from a known one in its text alone; False if it does not."""
+        if self.reading.done_seen:
             return False
-        for template in learned.templates[kind]:
+        for template in templates:
             text = template.text(tail)
             if text is not None:
-                reading.token(text)
+                self.reading.token(text)
                 self._expect(preface, template)
                 return True
         return False
@@ -177,8 +186,8 @@ class BodyReader:
         if self._size <= MAX_BODY_BYTES:
             self._parts.append(data)
 
-    def close(self, t_ns: int, ending: Ending, detail: str = "") -> Answer:
-        """Return the answer; `t_ns` is when the exchange ended and `ending` how."""
+    def end(self, t_ns: int, ending: Ending, detail: str = "") -> Verdict:
+        """Return how the answer ended; `t_ns` is when the exchange did and `ending` how."""
         reading = self.reading
         reading.events = 1
         if self._size > MAX_BODY_BYTES:
@@ -188,4 +197,8 @@ class BodyReader:
                 self._interpret(reading, "", b"".join(self._parts))
             except (ValueError, RecursionError) as error:
                 reading.malformed = f"body: {error}"
-        return reading.conclude(t_ns, ending, detail, terminal_due=False)
+        return reading.judge(t_ns, ending, detail, terminal_due=False)
+
+    def close(self, t_ns: int, ending: Ending, detail: str = "") -> Answer:
+        """Return the answer; `t_ns` is when the exchange ended and `ending` how."""
+        return self.reading.answer(self.end(t_ns, ending, detail))

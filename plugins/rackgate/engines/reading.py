@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rackgate.engines.protocol import Answer, Ending, ToolCall
 from rackgate.engines.sanity import degenerate
 from rackgate.sample import Outcome
 
-__all__ = ["Reading", "Unreadable"]
+__all__ = ["Reading", "Unreadable", "Verdict"]
 
 FINISHED = frozenset({"stop", "length", "tool_calls", "function_call", "content_filter"})
 """Finish reasons of a request that ran to its end; any other one is a failure."""
@@ -20,8 +22,17 @@ _ENDED_EARLY = {
 }
 
 
+class Verdict(NamedTuple):
+    """How an answer ended: its one outcome and why, its last moment, and what was not as it should be."""
+
+    outcome: Outcome
+    detail: str
+    done_ns: int | None
+    warnings: tuple[str, ...] = ()
+
+
 class Reading:
-    """Collects tokens, channels, counts and errors of one answer; `conclude` makes the `Answer`."""
+    """Collects tokens, channels, counts and errors of one answer."""
 
     __slots__ = (
         "completion_tokens", "counted", "done_seen", "error", "events", "finish_reason", "first_answer_ns",
@@ -87,17 +98,23 @@ class Reading:
         if self.token_ns:
             self.counted.setdefault(len(self.token_ns) - 1, completion_tokens)
 
-    def conclude(
-        self, t_ns: int, ending: Ending, detail: str, *, terminal_due: bool, comments: int = 0
-    ) -> Answer:
-        """Return the answer with its one outcome."""
+    def judge(self, t_ns: int, ending: Ending, detail: str, *, terminal_due: bool) -> Verdict:
+        """Return how the answer ended; `t_ns` is when the exchange did."""
         complete = self.done_seen or self.finish_reason is not None
         outcome, why = self._outcome(ending, detail, complete=complete, terminal_due=terminal_due)
-        done = self.signal_ns if self.done_seen or (complete and ending is not Ending.COMPLETE) else t_ns
+        return Verdict(
+            outcome,
+            why,
+            self.signal_ns if self.done_seen or (complete and ending is not Ending.COMPLETE) else t_ns,
+            self._conformance(outcome, ending, complete=complete, terminal_due=terminal_due),
+        )
+
+    def answer(self, verdict: Verdict, *, comments: int = 0) -> Answer:
+        """Return the answer of a reading that has ended."""
         kind, code, message = self.error or (None, None, "")
         return Answer(
-            outcome=outcome,
-            detail=why,
+            outcome=verdict.outcome,
+            detail=verdict.detail,
             text="".join(self.text),
             reasoning="".join(self.reasoning),
             tool_calls=tuple(ToolCall(name=name, arguments=text) for name, text in self.tool_calls),
@@ -106,7 +123,7 @@ class Reading:
             token_ns=tuple(self.token_ns),
             first_token_chunk=self.first_token_chunk,
             first_answer_ns=self.first_answer_ns,
-            done_ns=done,
+            done_ns=verdict.done_ns,
             prompt_tokens=self.prompt_tokens,
             completion_tokens=self.completion_tokens,
             usage_source=self.usage_source,
@@ -117,8 +134,20 @@ class Reading:
             error_type=kind,
             error_code=code,
             error_message=message,
-            warnings=self._conformance(outcome, ending, complete=complete, terminal_due=terminal_due),
+            warnings=verdict.warnings,
         )
+
+    @property
+    def output_tokens(self) -> int | None:
+        """The server's count, else the number of token-bearing chunks; `token_source` says which."""
+        if self.completion_tokens is not None:
+            return self.completion_tokens
+        return len(self.token_ns) or None
+
+    @property
+    def token_source(self) -> str | None:
+        """`usage`, `timings` or `chunks`; None without any token."""
+        return self.usage_source or ("chunks" if self.token_ns else None)
 
     def _outcome(
         self, ending: Ending, detail: str, *, complete: bool, terminal_due: bool
@@ -142,7 +171,7 @@ class Reading:
                 return Outcome.EMPTY, "tokens generated but nothing delivered"
             return Outcome.EMPTY, "no token"
         for channel in (self.text, self.reasoning):
-            why = degenerate("".join(channel))
+            why = degenerate("".join(channel)) if channel else ""
             if why:
                 return Outcome.DEGENERATE, why
         return Outcome.OK, ""

@@ -20,9 +20,11 @@ def degenerate(text: str) -> str:
     After a numeric fault an engine answers at full speed with one symbol or one word repeated, or with
     control bytes. A repeat shorter than 16 characters or 8 times is left alone: it may be the answer.
     """
-    if _control_bytes(text):
+    if not text.isprintable() and _control_bytes(text):
         return "control bytes"
     stripped = text.strip()
+    if len(stripped) < _LEAST_LENGTH:
+        return ""
     unit = _repeated_unit(stripped, _LEAST_REPEATS)
     if unit is None:  # a sound beginning does not excuse a tail that is longer than it
         unit = _repeated_unit(stripped[len(stripped) // 2 :].lstrip(), _LEAST_TAIL_REPEATS)

@@ -75,6 +75,20 @@ class SseParser:
         lines.pop()
         return self._take(lines)
 
+    def whole_events(self, data: bytes) -> list[bytes] | None:
+        """Return the data of events that lie whole in these bytes, one line each, as they mostly do.
+
+        None if that is not how it is; then nothing was taken, and `feed` has to be.
+        """
+        begun = self._tail or self._data or self._skip_lf or self._name
+        if begun or not data.startswith(b"data: ") or not data.endswith(b"\n\n"):
+            return None
+        payloads = data[6:-2].split(b"\n\ndata: ")
+        if data.count(b"\n") != 2 * len(payloads) or b"\r" in data:
+            return None
+        self._first_line = False
+        return payloads
+
     def close(self) -> list[tuple[str, bytes]]:
         """Return the last event of a body that ended without its blank line."""
         lines = [b"".join(self._tail), b""] if self._tail else [b""]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.protocol import Ending
-from rackgate.loadgen.sampling import REFUSALS, sample_of
+from rackgate.loadgen.sampling import REFUSALS, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rackgate.loadgen.head import Head
     from rackgate.loadgen.plan import Endpoint
     from rackgate.loadgen.transport import Exchange, Finish, Transport
-    from rackgate.sample import Sample
 
 __all__ = ["MAX_RESPONSE_BYTES", "Attempt", "overdue"]
 
@@ -66,7 +65,7 @@ class Attempt:
     """A request that was started; the transport's sink.
 
     `then` is called with it when it has ended. What came is read when somebody asks, at the latest for
-    `sample`. `look_ns` is when its limits are to be looked at next.
+    `row`. `look_ns` is when its limits are to be looked at next.
     """
 
     __slots__ = (
@@ -211,9 +210,9 @@ class Attempt:
             return overdue(self._limits, sent, None)
         return overdue(self._limits, sent, reader.last_token_ns, done=reader.done_seen)
 
-    def sample(self, *, load: str, label: str, look: int, warmup: bool) -> Sample:
-        """Return the sample of a request that was run."""
+    def row(self, belongs: tuple[str, str, int], *, warmup: bool) -> tuple[Any, ...]:
+        """Return the sample's values; `belongs` is load, label and look."""
         if self.finish is None:
             raise RuntimeError(f"{self.request_id} was not run")
         reader = self._read() or self._protocol.reader()
-        return sample_of(self, self.finish, self._endpoint, reader, (load, label, look), warmup=warmup)
+        return row_of(self, self.finish, self._endpoint, reader, belongs, warmup=warmup)

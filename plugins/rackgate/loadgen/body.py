@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["Body", "BodyError", "Chunked", "Closed", "Sized", "body_of"]
 
 _SIZES = {b"%x" % size: size for size in range(1, 4096)}
-_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?")
-_BEGUN_SIZE_LINE = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\r?")
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_EXTENSIONS = rb'(?:;%b(?:=(?:%b|"[ !#-\[\]-~]*"))?)*' % (_TOKEN, _TOKEN)
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})%b" % _EXTENSIONS)
+_BEGUN_SIZE_LINE = re.compile(rb"[0-9A-Fa-f]{1,15}(?:;[!-~ ]*)?\r?")
 _LONGEST_LINE = 16384
 _MOST_TRAILER_BYTES = 65536
 
@@ -98,14 +100,35 @@ class Chunked:
         taken: list[tuple[int, bytes]] = []
         between = self._between_chunks
         for t_ns, data in reads:
-            if between and data.endswith(b"\r\n"):  # mostly a read is one whole chunk
-                place = data.find(b"\r\n", 0, 8)
-                if _SIZES.get(data[:place]) == len(data) - place - 4:
-                    taken.append((t_ns, data[place + 2 : -2]))
+            if between:
+                begin = data.find(b"\r\n", 0, 5) + 2
+                if _SIZES.get(data[: begin - 2]) == len(data) - begin - 2 and data.endswith(b"\r\n"):
+                    taken.append((t_ns, data[begin:-2]))  # mostly a read is one whole chunk
                     continue
-            self._scan(t_ns, data, taken)
-            between = self._between_chunks
+                place = self._take_whole(t_ns, data, taken)
+                if place < len(data):
+                    self._scan(t_ns, data[place:], taken)
+                    between = self._between_chunks
+            else:
+                self._scan(t_ns, data, taken)
+                between = self._between_chunks
         return taken
+
+    @staticmethod
+    def _take_whole(t_ns: int, data: bytes, taken: list[tuple[int, bytes]]) -> int:
+        """Take the chunks that lie whole in a read and return where they end."""
+        pieces = []
+        place = 0
+        while True:
+            begin = data.find(b"\r\n", place, place + 5) + 2
+            end = begin + _SIZES.get(data[place : begin - 2], -1)
+            if end < begin or data[end : end + 2] != b"\r\n":
+                break
+            pieces.append(data[begin:end])
+            place = end + 2
+        if pieces:
+            taken.append((t_ns, pieces[0] if len(pieces) == 1 else b"".join(pieces)))
+        return place
 
     @property
     def _between_chunks(self) -> bool:

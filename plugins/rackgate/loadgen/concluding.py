@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from rackgate.loadgen.spool import spool_line
+from rackgate.loadgen.spool import place_of, row_line, spool_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,11 +25,14 @@ SHARE_AT_ONCE = 1 / 16
 LINES_AT_ONCE = 64
 
 
+_OUTCOME, _DONE_NS = place_of("outcome"), place_of("done_ns")
+
+
 class Conclusions:
     """What has ended and is not yet a sample. `write` takes whole lines, one or more at a time."""
 
     def __init__(self, plan: Plan, write: Callable[[bytes], object]) -> None:
-        self._plan = plan
+        self._belongs = plan.load.name, plan.label, plan.look
         self._write = write
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[Attempt, bool]] = deque()
@@ -45,7 +48,7 @@ class Conclusions:
 
     def keep(self, sample: Sample) -> None:
         """Take a sample that is made already."""
-        self._line(sample)
+        self._line(spool_line(sample))
         self._schedule()
 
     def finish(self) -> None:
@@ -67,20 +70,20 @@ class Conclusions:
 
     def _conclude(self) -> None:
         attempt, warmup = self._queue.popleft()
-        plan = self._plan
-        sample = attempt.sample(load=plan.load.name, label=plan.label, look=plan.look, warmup=warmup)
+        row = attempt.row(self._belongs, warmup=warmup)
         if not warmup:
-            self.outcomes[sample.outcome] = self.outcomes.get(sample.outcome, 0) + 1
-            self.end_ns = max(self.end_ns, sample.done_ns or 0)
-        self._line(sample)
+            outcome = row[_OUTCOME]
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+            self.end_ns = max(self.end_ns, row[_DONE_NS] or 0)
+        self._line(row_line(row))
 
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_later(AFTER_S, self._next)
 
-    def _line(self, sample: Sample) -> None:
-        self._lines.append(spool_line(sample))
+    def _line(self, line: bytes) -> None:
+        self._lines.append(line)
         if len(self._lines) >= LINES_AT_ONCE:
             self._flush()
 

@@ -23,6 +23,7 @@ _BLOCKS = 16
 _TASK = "Continue this list of words as a story:"
 _TASK_WORDS = 8
 _HOLE = "@@"
+_WORD_OF_BYTE = tuple(WORDS[byte % len(WORDS)].encode() for byte in range(256))
 
 
 class PromptSource(Protocol):
@@ -56,7 +57,7 @@ class Prompts:
     def body(self, kind: str, index: int) -> bytes:
         """Return the body of request `index`."""
         chance = sha256(f"{self._identity}|{kind}{index}".encode()).digest()
-        salt = " ".join([WORDS[byte % len(WORDS)] for byte in chance[: self._salt_words]]).encode()
+        salt = b" ".join(map(_WORD_OF_BYTE.__getitem__, chance[: self._salt_words]))
         block = self._blocks[chance[-1] % _BLOCKS]
         space = b" " if block else b""
         return b"".join((self._before, salt, space, block, self._after))

@@ -5,20 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.openai import error_of
-from rackgate.engines.protocol import Answer, Ending
-from rackgate.sample import Outcome, Sample
+from rackgate.engines.protocol import Ending
+from rackgate.engines.reading import Reading, Verdict
+from rackgate.sample import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rackgate.engines.protocol import AnswerReader
     from rackgate.loadgen.attempt import Attempt
     from rackgate.loadgen.head import Head
     from rackgate.loadgen.plan import Endpoint
     from rackgate.loadgen.transport import Finish
 
-__all__ = ["REFUSALS", "burst", "sample_of"]
+__all__ = ["REFUSALS", "burst", "row_of"]
 
 REFUSALS = frozenset({429, 503})
 BURST_GAP_NS = 200_000
@@ -28,7 +31,7 @@ BURST_SIZE = 8
 _DETAIL_CHARACTERS = 240
 
 
-def burst(token_ns: tuple[int, ...]) -> bool:
+def burst(token_ns: Sequence[int]) -> bool:
     """Return whether the chunks came faster than an engine makes them: a hop buffered the stream.
 
     True if they arrived all at once (at least 4), or in clumps of more than 8 on average; smaller clumps
@@ -40,7 +43,7 @@ def burst(token_ns: tuple[int, ...]) -> bool:
     return clumps == 1 or len(token_ns) / clumps > BURST_SIZE
 
 
-def sample_of(
+def row_of(
     attempt: Attempt,
     finish: Finish,
     endpoint: Endpoint,
@@ -48,55 +51,60 @@ def sample_of(
     belongs: tuple[str, str, int],
     *,
     warmup: bool,
-) -> Sample:
-    """Return the sample of a request; `belongs` is load, label and look."""
-    answer = _conclude(attempt, finish, reader)
-    token_ns = answer.token_ns
-    warnings = answer.warnings
+) -> tuple[Any, ...]:
+    """Return a request's sample as its values in the order of `Sample`'s fields.
+
+    No `Sample` is made of them here: that would cost as much as all the rest. `belongs` is load, label
+    and look.
+    """
+    verdict = _verdict(attempt, finish, reader)
+    reading = reader.reading
+    token_ns = reading.token_ns
+    warnings = verdict.warnings
     if finish.retried:
         warnings = ("stale connection replaced", *warnings)
     if burst(token_ns):
         warnings = (*warnings, "burst")
     load, label, look = belongs
     head = attempt.head
-    return Sample(
-        request_id=attempt.request_id,
-        engine=endpoint.entity,
-        load=load,
-        label=label,
-        outcome=answer.outcome,
-        scheduled_ns=attempt.scheduled_ns,
-        warmup=warmup,
-        look=look,
-        served_by=_served_by(endpoint, head),
-        sent_ns=attempt.sent_ns,
-        first_byte_ns=attempt.first_byte_ns,
-        first_token_ns=token_ns[0] if token_ns else None,
-        first_answer_ns=answer.first_answer_ns,
-        last_token_ns=token_ns[-1] if token_ns else None,
-        done_ns=answer.done_ns,
-        token_ns=token_ns,
-        prompt_tokens=answer.prompt_tokens,
-        output_tokens=answer.output_tokens,
-        token_source=answer.token_source,
-        http_status=None if head is None else head.status,
-        finish_reason=_clean(answer.finish_reason),
-        detail=_shown(answer, endpoint),
-        text_digest=_digest(answer),
-        warnings=warnings,
+    return (
+        attempt.request_id,
+        endpoint.entity,
+        load,
+        label,
+        verdict.outcome.value,
+        attempt.scheduled_ns,
+        warmup,
+        look,
+        _served_by(endpoint, head),
+        attempt.sent_ns,
+        attempt.first_byte_ns,
+        token_ns[0] if token_ns else None,
+        reading.first_answer_ns,
+        token_ns[-1] if token_ns else None,
+        verdict.done_ns,
+        token_ns,
+        reading.prompt_tokens,
+        reading.output_tokens,
+        reading.token_source,
+        None if head is None else head.status,
+        _clean(reading.finish_reason),
+        _shown(verdict, reading, endpoint) if verdict.detail or verdict.outcome is not Outcome.OK else "",
+        _digest(reading) if token_ns else "",
+        warnings,
     )
 
 
-def _conclude(attempt: Attempt, finish: Finish, reader: AnswerReader) -> Answer:
+def _verdict(attempt: Attempt, finish: Finish, reader: AnswerReader) -> Verdict:
     if finish.ending is Ending.UNCONNECTED:
-        return Answer(outcome=Outcome.CONNECT_ERROR, detail=finish.detail, done_ns=finish.t_ns)
+        return Verdict(Outcome.CONNECT_ERROR, finish.detail, finish.t_ns)
     head = attempt.head
     if head is not None and head.status != 200 and finish.ending is not Ending.CANCELLED:
         return _refusal(head, attempt.error_body, finish)
-    return reader.close(finish.t_ns, finish.ending, finish.detail)
+    return reader.end(finish.t_ns, finish.ending, finish.detail)
 
 
-def _refusal(head: Head, body: bytes, finish: Finish) -> Answer:
+def _refusal(head: Head, body: bytes, finish: Finish) -> Verdict:
     """An answer other than 200; its body says why, its token count is none."""
     outcome = Outcome.REFUSED if head.status in REFUSALS else Outcome.HTTP_ERROR
     detail = f"HTTP {head.status}: {_message(body)}".removesuffix(": ")
@@ -106,7 +114,7 @@ def _refusal(head: Head, body: bytes, finish: Finish) -> Answer:
         detail = f"HTTP {head.status}: redirects to {location}, which is not followed"
     if retry_after:
         detail = f"{detail} (Retry-After: {retry_after})"
-    return Answer(outcome=outcome, detail=detail, done_ns=finish.t_ns)
+    return Verdict(outcome, detail, finish.t_ns)
 
 
 def _served_by(endpoint: Endpoint, head: Head | None) -> str | None:
@@ -120,19 +128,17 @@ def _served_by(endpoint: Endpoint, head: Head | None) -> str | None:
     return endpoint.served_by.get(text, text)
 
 
-def _digest(answer: Answer) -> str:
-    if not answer.token_ns:
-        return ""
-    said = f"{answer.reasoning}\0{answer.text}"
+def _digest(reading: Reading) -> str:
+    said = f"{''.join(reading.reasoning)}\0{''.join(reading.text)}"
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _shown(answer: Answer, endpoint: Endpoint) -> str:
+def _shown(verdict: Verdict, reading: Reading, endpoint: Endpoint) -> str:
     """Return the detail with what had come until then, and without any secret of ours."""
-    detail = answer.detail
-    if answer.outcome is not Outcome.OK and answer.token_ns:
-        partial = (answer.text or answer.reasoning)[:80]
-        detail = f"{detail} after {len(answer.token_ns)} chunks: {partial!r}"
+    detail = verdict.detail
+    if verdict.outcome is not Outcome.OK and reading.token_ns:
+        partial = "".join(reading.text or reading.reasoning)[:80]
+        detail = f"{detail} after {len(reading.token_ns)} chunks: {partial!r}"
     if not detail:
         return ""
     for value in endpoint.headers.values():

@@ -1,4 +1,7 @@
-"""Finished requests as lines of JSON: on disk at once, so that a killed load leaves its evidence."""
+"""Finished requests as lines of JSON: on disk at once, so that a killed load leaves its evidence.
+
+A line holds a sample's values in the order of its fields.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["read_spool", "sample_of_line", "spool_line"]
+__all__ = ["place_of", "read_spool", "row_line", "sample_of_line", "spool_line"]
 
 _FIELDS = tuple(field.name for field in fields(Sample))
 _values_of = attrgetter(*_FIELDS)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
+def place_of(field: str) -> int:
+    """Return where a field of `Sample` stands in a line."""
+    return _FIELDS.index(field)
+
+
+def row_line(row: tuple[Any, ...]) -> bytes:
+    """Return the values of a sample, in the order of its fields, as one line."""
+    return _encode(row).encode() + b"\n"
+
+
 def spool_line(sample: Sample) -> bytes:
     """Return a sample as one line."""
-    return _encode(dict(zip(_FIELDS, _values_of(sample), strict=True))).encode() + b"\n"
+    return row_line(_values_of(sample))
 
 
 def sample_of_line(line: bytes) -> Sample:
     """Return the sample of one line."""
-    row: dict[str, Any] = json.loads(line)
+    row: dict[str, Any] = dict(zip(_FIELDS, json.loads(line), strict=True))
     row["outcome"] = Outcome(row["outcome"])
     row["token_ns"] = tuple(row["token_ns"])
     row["warnings"] = tuple(row["warnings"])
