@@ -9,7 +9,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system accept accept-real accept-docker test lint format types bench-load bench-startup clean
+.PHONY: help setup system accept accept-real accept-docker test lint format types bench-load bench-judge bench-startup clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -54,6 +54,9 @@ types: $(STAMP)  ## mypy --strict over all packages
 
 bench-load: $(STAMP)  ## the load generator beside its peers (docs/performance.md)
 	$(BIN)/python benchmarks/load.py $(ARGS)
+
+bench-judge: $(STAMP)  ## how long it takes to judge ten million samples (docs/performance.md)
+	$(BIN)/python benchmarks/judge_scale.py $(ARGS)
 
 bench-startup: $(STAMP)  ## what the plugin adds to pytest's start-up in a project that does not use it
 	$(BIN)/python benchmarks/startup_share.py

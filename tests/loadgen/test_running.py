@@ -89,7 +89,9 @@ def test_an_open_load_counts_latency_from_the_schedule(start):
 def test_a_cancelled_load_says_what_it_left_unfinished(start):
     with reference_server(Script(ttft_ms=(30_000.0,))) as hung:
         running = start(urls=[hung], warmup=False)
-        time.sleep(1.0)
+        deadline = time.monotonic() + 30
+        while (running.now is None or running.now.in_flight < 2) and time.monotonic() < deadline:
+            time.sleep(0.05)
         running.cancel()
         offered = running.finish(30)
     assert (offered.reason, offered.counters.outcomes) == (None, {"cancelled": 2})

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackgate.load import Origin
-from rackgate.loadgen import SampleTable
+from rackgate.loadgen import SampleTable, columns, table_file
+from rackgate.loadgen.labels import Labels
 from rackgate.loadgen.sampling import burst
 from rackgate.loadgen.spool import read_spool, sample_of_line, spool_line
 from rackgate.sample import Outcome, Sample
@@ -142,3 +143,46 @@ def test_a_torn_last_line_is_left_out(tmp_path):
 )
 def test_a_buffered_stream_is_told_from_steps_of_several_tokens(expected, token_ms):
     assert expected == burst(tuple(round(moment * 1e6) for moment in token_ms))
+
+
+@settings(max_examples=25, deadline=None)
+@given(parts=st.lists(st.lists(sample(), max_size=5), min_size=1, max_size=3), at_once=st.integers(1, 6))
+def test_spools_become_one_file_a_row_group_at_a_time(parts, at_once, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("t")
+    spools = [folder / str(number) for number in range(len(parts))]
+    for spool, samples in zip(spools, parts, strict=True):
+        spool.write_bytes(b"".join(spool_line(one) for one in samples))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_file, "ROWS_AT_ONCE", at_once)
+        table = table_file.spools_to_file(spools, Origin.SENT, folder / "x")
+    expected = [one for samples in parts for one in samples]
+    assert expected == list(table.samples()) == list(SampleTable.read(folder / "x").samples())
+    mask = np.arange(len(expected)) % 2 == 0
+    assert expected[::2] == list(table.where(mask).samples())
+    assert expected[::2][1:] == list(table.where(mask).where(np.arange(len(expected[::2])) > 0).samples())
+
+
+def test_a_finished_request_takes_less_than_200_bytes_of_memory(tmp_path):
+    samples = [
+        fixed(request_id=f"r{n}", token_ns=tuple(range(n, n + 50)), output_tokens=50) for n in range(3000)
+    ]
+    SampleTable.from_samples(samples, Origin.SENT).write(tmp_path / "x")
+    table = SampleTable.read(tmp_path / "x")
+    kept = 0
+    for name in columns.KEPT:
+        table.column(name)
+        held = table._columns[name]
+        kept += held.codes.nbytes if isinstance(held, Labels) else held.nbytes
+    assert kept / len(table) < 120
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("abc"), max_size=6), min_size=1, max_size=3),
+    st.sets(st.sampled_from("abcd")),
+)
+def test_labels_are_the_texts_they_stand_for(parts, wanted):
+    texts = [text for part in parts for text in part]
+    labels = Labels.joined([Labels.of(part) for part in parts])
+    assert texts == labels.texts.tolist()
+    assert [text in wanted for text in texts] == labels.are(wanted).tolist()
+    assert {text: texts.count(text) for text in sorted(set(texts))} == labels.counts()

@@ -10,12 +10,14 @@ import numpy as np
 from rackgate.loadgen.offered import Counters, OfferedLoad, WorkerCost
 from rackgate.loadgen.spool import read_spool
 from rackgate.loadgen.table import SampleTable
+from rackgate.loadgen.table_file import spools_to_file
 from rackgate.measurement import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from rackgate.load import Origin
     from rackgate.loadgen.plan import Plan
     from rackgate.loadgen.worker_process import WorkerProcess
 
@@ -118,19 +120,21 @@ def _samples(workers: Sequence[WorkerProcess], path: Path) -> tuple[SampleTable 
     if not spools:
         return None, False, ""
     origin = workers[0].plan.load.origin
+    table: SampleTable | None
     try:
-        tables = [SampleTable.from_samples(list(read_spool(spool)), origin) for spool in spools]
-        table = tables[0] if len(tables) == 1 else _by_schedule(SampleTable.concat(tables))
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        return None, False, f"the samples cannot be read: {error!r}"
-    try:
-        table.write(path)
+        table, trouble = spools_to_file(spools, origin, path), ""
         for spool in spools:
             spool.unlink()
-    except (OSError, ValueError) as error:
-        return table, False, f"the samples cannot be kept: {error}"
-    return table, True, ""
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        table, trouble = _unkept(spools, origin), f"the samples cannot be kept: {error!r}"
+    if table is not None and len(spools) > 1:
+        table = table.where(np.argsort(table.column("scheduled_ns"), kind="stable"))
+    return table, not trouble, trouble
 
 
-def _by_schedule(table: SampleTable) -> SampleTable:
-    return table.where(np.argsort(np.asarray(table.column("scheduled_ns")), kind="stable"))
+def _unkept(spools: Sequence[Path], origin: Origin) -> SampleTable | None:
+    """Return the samples of spools that no file could be made of, None if they cannot be read either."""
+    try:
+        return SampleTable.from_samples([sample for spool in spools for sample in read_spool(spool)], origin)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

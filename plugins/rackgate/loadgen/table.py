@@ -2,43 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from rackgate.load import Origin
-from rackgate.sample import Outcome, Sample
+from rackgate.loadgen.columns import (
+    COUNTS,
+    DERIVED,
+    KEPT,
+    LABELS,
+    MOMENTS,
+    TEXTS,
+    Columns,
+    columns_of,
+    derived,
+    sample_of,
+    texts_of,
+)
+from rackgate.loadgen.labels import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
-    Column: TypeAlias = NDArray[Any]
+    from rackgate.load import Origin
+    from rackgate.loadgen.columns import Column
+    from rackgate.sample import Sample
+
+    Texts: TypeAlias = Callable[[str], Column]
+
+Known = TypeVar("Known")
 
 __all__ = ["SampleTable"]
 
-_TEXT = (
-    "request_id",
-    "engine",
-    "load",
-    "label",
-    "outcome",
-    "served_by",
-    "token_source",
-    "finish_reason",
-    "text_digest",
-)
-_NUMBERS = (
-    "sent_ns", "first_byte_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "done_ns",
-    "prompt_tokens", "output_tokens", "http_status",
-)  # fmt: skip
-_DERIVED = (
-    "ttft_ms", "ttft_sent_ms", "time_to_first_answer_ms", "tpot_ms", "e2e_ms", "schedule_lag_ms",
-    "tokens_per_chunk",
-)  # fmt: skip
+_COLUMNS = (*TEXTS, *LABELS, "scheduled_ns", "look", "warmup", "burst", *MOMENTS, *COUNTS, *DERIVED)
 
 
 class SampleTable:
@@ -49,68 +48,90 @@ class SampleTable:
     `schedule_lag_ms`, `tokens_per_chunk` and `burst`. Numbers that may be missing are float64 with NaN,
     which never leaves the table; missing texts are empty. `tpot_ms` is NaN for a burst, whose chunks a
     hop has delayed: it is no measurement of the engine.
+
+    At most 110 bytes per row are kept in memory. A table of a file reads its columns when they are asked
+    for, and those that are of another size in each row (`TEXTS`) each time; a choice of rows copies none.
     """
 
-    def __init__(self, columns: dict[str, Column], origin: Origin) -> None:
+    def __init__(
+        self,
+        columns: dict[str, Column | Labels],
+        origin: Origin,
+        texts: Texts,
+        rows: NDArray[np.int64] | slice | None = None,
+    ) -> None:
         self._columns = columns
+        self._texts = texts
+        self._rows = rows
+        self._known: dict[object, Any] = {}
         self.origin = origin
 
     @classmethod
     def from_samples(cls, samples: Sequence[Sample], origin: Origin) -> SampleTable:
         """Return the table of some samples, in their order."""
-        columns: dict[str, Column] = {
-            name: np.array([getattr(sample, name) or "" for sample in samples], dtype=np.str_)
-            for name in _TEXT
-        }
-        columns["detail"] = _objects(sample.detail for sample in samples)
-        columns["warnings"] = _objects(sample.warnings for sample in samples)
-        columns["token_ns"] = _objects(np.array(sample.token_ns, dtype=np.int64) for sample in samples)
-        columns["scheduled_ns"] = np.array([sample.scheduled_ns for sample in samples], dtype=np.int64)
-        columns["look"] = np.array([sample.look for sample in samples], dtype=np.int64)
-        columns["warmup"] = np.array([sample.warmup for sample in samples], dtype=np.bool_)
-        columns["burst"] = np.array(["burst" in sample.warnings for sample in samples], dtype=np.bool_)
-        for name in _NUMBERS:
-            columns[name] = _floats(getattr(sample, name) for sample in samples)
-        columns["ttft_ms"] = _floats(sample.ttft_ms(origin) for sample in samples)
-        columns["ttft_sent_ms"] = _floats(sample.ttft_ms(Origin.SENT) for sample in samples)
-        columns["time_to_first_answer_ms"] = _floats(
-            sample.time_to_first_answer_ms(origin) for sample in samples
-        )
-        columns["e2e_ms"] = _floats(sample.e2e_ms(origin) for sample in samples)
-        columns["tpot_ms"] = _floats(
-            None if "burst" in sample.warnings else sample.tpot_ms for sample in samples
-        )
-        columns["schedule_lag_ms"] = _floats(sample.schedule_lag_ms for sample in samples)
-        columns["tokens_per_chunk"] = _floats(sample.tokens_per_chunk for sample in samples)
-        return cls(columns, origin)
+        return cls(columns_of(samples), origin, texts_of(samples).__getitem__)
 
     def __len__(self) -> int:
-        return len(self._columns["scheduled_ns"])
+        return len(self._kept("scheduled_ns"))
 
     def __getattr__(self, name: str) -> Column:
-        columns = self.__dict__.get("_columns", {})
-        if name not in columns:
+        if name not in _COLUMNS:
             raise AttributeError(name)
-        column: Column = columns[name]
-        return column
+        return self.column(name)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of all columns."""
-        return tuple(self._columns)
+        return _COLUMNS
 
     def column(self, name: str) -> Column:
         """Return one column. Raises `KeyError`."""
-        return self._columns[name]
+        if name in TEXTS:
+            texts = self._texts(name)
+            return texts if self._rows is None else texts[self._rows]
+        if name in LABELS:
+            return self.labels(name).texts
+        if name in DERIVED and name not in KEPT:
+            return derived(name, self._kept, self.origin)
+        column: Column = self._kept(name)
+        return column.astype(np.float64) if column.dtype == np.float32 else column
 
-    def where(self, mask: Column) -> SampleTable:
-        """Return the rows for which `mask` is true."""
-        return SampleTable({name: column[mask] for name, column in self._columns.items()}, self.origin)
+    def labels(self, name: str) -> Labels:
+        """Return a column of repeating texts in its short form; to compare it costs little."""
+        labels: Labels = self._kept(name)
+        return labels
+
+    def with_texts(self, texts: Texts) -> SampleTable:
+        """Return the same rows with what is of another size in each from elsewhere."""
+        return SampleTable(self._columns, self.origin, texts, self._rows)
+
+    def _kept(self, name: str) -> Any:
+        column = self._columns[name]
+        return column if self._rows is None else column[self._rows]
+
+    def where(self, rows: Column) -> SampleTable:
+        """Return the rows for which a mask is true, or the rows of these numbers."""
+        if rows.dtype == np.bool_:
+            if rows.all():
+                return self
+            rows = np.flatnonzero(rows)
+        if isinstance(self._rows, slice):
+            rows = rows + self._rows.start
+        elif self._rows is not None:
+            rows = self._rows[rows]
+        return SampleTable(self._columns, self.origin, self._texts, _neighbours(rows))
 
     @property
     def measured(self) -> SampleTable:
         """The rows that are judged: all but warm-up."""
-        return self.where(~self._columns["warmup"])
+        return self.once("measured", lambda: self.where(~self._kept("warmup")))
+
+    def once(self, key: object, make: Callable[[], Known]) -> Known:
+        """Return what was made of this table under a key, or make it: many checks ask for the same."""
+        if key not in self._known:
+            self._known[key] = make()
+        made: Known = self._known[key]
+        return made
 
     @classmethod
     def concat(cls, tables: Sequence[SampleTable]) -> SampleTable:
@@ -118,81 +139,43 @@ class SampleTable:
         origins = {table.origin for table in tables}
         if len(origins) != 1:
             raise ValueError(f"tables of one origin are needed, not of {sorted(origins) or 'none'}")
-        first = tables[0]
+        if len(tables) == 1:
+            return tables[0]
+
+        def join(name: str) -> Column | Labels:
+            parts = [table._kept(name) for table in tables]  # noqa: SLF001 - of its own kind
+            return Labels.joined(parts) if name in LABELS else np.concatenate(parts)
+
         return cls(
-            {name: np.concatenate([table.column(name) for table in tables]) for name in first.columns},
-            first.origin,
+            Columns(join),
+            tables[0].origin,
+            lambda name: np.concatenate([table.column(name) for table in tables]),
         )
 
     def samples(self) -> Iterator[Sample]:
         """Yield each row as a sample."""
-        for row in range(len(self)):
-            fields: dict[str, Any] = {name: str(self._columns[name][row]) for name in _TEXT}
-            for name in ("served_by", "token_source", "finish_reason"):
-                fields[name] = fields[name] or None
-            fields["outcome"] = Outcome(fields["outcome"])
-            for name in _NUMBERS:
-                value = self._columns[name][row]
-                fields[name] = None if np.isnan(value) else int(value)
-            yield Sample(
-                **fields,
-                detail=str(self._columns["detail"][row]),
-                warnings=tuple(self._columns["warnings"][row]),
-                token_ns=tuple(self._columns["token_ns"][row].tolist()),
-                scheduled_ns=int(self._columns["scheduled_ns"][row]),
-                look=int(self._columns["look"][row]),
-                warmup=bool(self._columns["warmup"][row]),
-            )
+        names = (*TEXTS, *LABELS, "scheduled_ns", "look", "warmup", *MOMENTS, *COUNTS)
+        for values in zip(*(self.column(name) for name in names), strict=True):
+            yield sample_of(dict(zip(names, values, strict=True)))
 
     def write(self, path: Path) -> None:
         """Write Parquet: Sample's fields with nulls, derived columns beside them, the origin as metadata."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        from rackgate.loadgen.table_file import ROWS_AT_ONCE, Writer
 
-        arrays: dict[str, Any] = {}
-        for name, column in self._columns.items():
-            if name in _NUMBERS:
-                missing = np.isnan(column)
-                arrays[name] = pa.array(np.where(missing, 0, column).astype(np.int64), mask=missing)
-            elif name in _DERIVED:
-                arrays[name] = pa.array(column, from_pandas=True)
-            elif name in ("token_ns", "warnings"):
-                kind = pa.list_(pa.int64() if name == "token_ns" else pa.string())
-                arrays[name] = pa.array([list(value) for value in column], type=kind)
-            elif name in ("scheduled_ns", "look", "warmup", "burst"):
-                arrays[name] = pa.array(column)
-            else:
-                arrays[name] = pa.array([value or None for value in column.tolist()], type=pa.string())
-        table = pa.table(arrays).replace_schema_metadata({"rackgate.origin": str(self.origin)})
-        pq.write_table(table, path, compression="zstd")
+        with Writer(path, self.origin) as writer:
+            for start in range(0, max(len(self), 1), ROWS_AT_ONCE):
+                writer.add(self.where(np.arange(start, min(start + ROWS_AT_ONCE, len(self)))))
 
     @classmethod
     def read(cls, path: Path) -> SampleTable:
-        """Return the table of a file that `write` made; derived columns are computed anew."""
-        import pyarrow.parquet as pq
+        """Return the table of a file that `write` made."""
+        from rackgate.loadgen.table_file import column_reader, read_origin, text_reader
 
-        table = pq.ParquetFile(path).read()
-        origin = Origin((table.schema.metadata or {})[b"rackgate.origin"].decode())
-        rows = table.drop_columns([*_DERIVED, "burst"]).to_pylist()
-        return cls.from_samples([_sample(row) for row in rows], origin)
+        return cls(Columns(column_reader(path)), read_origin(path), text_reader(path))
 
 
-def _sample(row: dict[str, Any]) -> Sample:
-    row["outcome"] = Outcome(row["outcome"])
-    row["token_ns"] = tuple(row["token_ns"])
-    row["warnings"] = tuple(row["warnings"])
-    for name in ("detail", "text_digest"):
-        row[name] = row[name] or ""
-    return Sample(**row)
-
-
-def _objects(values: Iterable[Any]) -> Column:
-    items = list(values)
-    column = np.empty(len(items), dtype=object)
-    for row, item in enumerate(items):
-        column[row] = item
-    return column
-
-
-def _floats(values: Iterable[float | None]) -> Column:
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+def _neighbours(rows: NDArray[np.int64]) -> NDArray[np.int64] | slice:
+    """Return rows that follow each other as a slice, for which numpy copies nothing."""
+    if len(rows) and (rows[1:] - rows[:-1] == 1).all():
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows

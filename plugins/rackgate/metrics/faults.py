@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rackgate.fault import FaultTimeline
+    from rackgate.loadgen.labels import Labels
     from rackgate.loadgen.table import SampleTable
     from rackgate.metrics.metric import Register
     from rackgate.observation import Observation
@@ -61,7 +62,7 @@ def recovery_s(observation: Observation, slo: Slo, entity: str) -> Measurement:
     seen = _seen(observation, slo, entity, lag_limit_ms=_lag_limit_ms(observation, slo))
     if isinstance(seen, Measurement):
         return seen
-    if not (seen.owner != "").any():
+    if seen.owner.are(("",)).all():
         text = "no answer says who served it: whether the engine came back cannot be seen"
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
     since = seen.ended > seen.begin
@@ -70,7 +71,7 @@ def recovery_s(observation: Observation, slo: Slo, entity: str) -> Measurement:
     if int((~seen.failed & (seen.scheduled > last)).sum()) < _CALM_REQUESTS:
         text = "requests failed until the load's end"
         return _value(slo, entity, float("inf"), int(failed.sum()), text)
-    back = ~seen.failed & (seen.owner == seen.fault.entity) & (seen.scheduled >= seen.end)
+    back = ~seen.failed & seen.owner.are((seen.fault.entity,)) & (seen.scheduled >= seen.end)
     if not back.any():
         text = f"{seen.fault.entity} never came back into rotation"
         return _value(slo, entity, float("inf"), int(since.sum()), text)
@@ -138,7 +139,7 @@ class _Seen:
     scheduled: npt.NDArray[np.int64]
     ended: npt.NDArray[np.float64]
     failed: npt.NDArray[np.bool_]
-    owner: npt.NDArray[np.str_]
+    owner: Labels
 
     @property
     def inside(self) -> npt.NDArray[np.bool_]:
@@ -148,7 +149,7 @@ class _Seen:
     @property
     def survivors(self) -> SampleTable:
         """Requests inside that the broken engine did not answer."""
-        return self.table.where(self.inside & (self.owner != self.fault.entity))
+        return self.table.where(self.inside & ~self.owner.are((self.fault.entity,)))
 
 
 def _lag_limit_ms(observation: Observation, slo: Slo) -> float:
@@ -197,7 +198,7 @@ def _seen(
 
 def _strangers(seen: _Seen, observation: Observation, slo: Slo, entity: str) -> Measurement | None:
     known = {engine.entity for engine in observation.target.engines} | {""}
-    unknown = sorted(set(seen.owner[seen.inside].tolist()) - known)
+    unknown = sorted(set(seen.owner[seen.inside].counts()) - known)
     if not unknown:
         return None
     text = f"answered by {', '.join(unknown[:3])}, which the target does not declare"
@@ -209,8 +210,7 @@ def _unproven(fault: FaultTimeline) -> str:
 
 
 def _rate(slo: Slo, entity: str, table: SampleTable) -> Measurement:
-    outcome = np.asarray(table.column("outcome"), dtype=str)
-    attempted = int((outcome != Outcome.CANCELLED).sum())
+    attempted = len(table) - table.labels("outcome").counts().get(Outcome.CANCELLED, 0)
     if not attempted:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no such request in the fault window")
     failed = int(failed_mask(table).sum())

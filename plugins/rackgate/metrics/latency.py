@@ -70,7 +70,7 @@ def tpot_drift(observation: Observation, slo: Slo, entity: str) -> Measurement:
     chosen = chosen_samples(observation, slo, entity)
     if chosen.table is None:
         return chosen.why or missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no samples")
-    ok = chosen.table.where(np.asarray(chosen.table.column("outcome"), dtype=str) == Outcome.OK)
+    ok = chosen.table.where(chosen.table.labels("outcome").are((Outcome.OK,)))
     values = np.asarray(ok.column("tpot_ms"), dtype=float)
     moments = np.asarray(ok.column("scheduled_ns"), dtype=np.int64)
     there = ~np.isnan(values)
@@ -138,7 +138,7 @@ def _ok_values(
     table = chosen_samples(observation, slo, entity).table
     if table is None:
         return probe
-    ok = np.asarray(table.column("outcome"), dtype=str) == Outcome.OK
+    ok = table.labels("outcome").are((Outcome.OK,))
     values = np.asarray(table.column(column), dtype=float)[ok]
     return np.asarray(values[~np.isnan(values)])
 

@@ -12,14 +12,13 @@ from rackgate.metrics.metric import ONE_VALUE
 from rackgate.metrics.requests import (
     Chosen,
     chosen_samples,
-    failed_mask,
     good_mask,
     last_label,
     owners,
     steady_windows,
 )
 from rackgate.planning import pair_name, pairs_of
-from rackgate.sample import Outcome
+from rackgate.sample import FAILED, Outcome
 from rackgate.statistics.percentiles import nearest_rank
 from rackgate.statistics.proportions import proportion_bounds
 from rackgate.statistics.ratios import balance, scaling_efficiency, throughput_per_s
@@ -38,13 +37,13 @@ def error_rate(observation: Observation, slo: Slo, entity: str) -> Measurement:
     chosen = chosen_samples(observation, slo, entity, timed=False)
     if chosen.table is None:
         return _none(chosen, slo, entity)
-    outcome = np.asarray(chosen.table.column("outcome"), dtype=str)
-    attempted = int((outcome != Outcome.CANCELLED).sum())
-    if attempted < len(outcome) / 2 or not attempted:
-        text = f"only {attempted} of {len(outcome)} requests came to an end"
+    counts = chosen.table.labels("outcome").counts()
+    attempted = len(chosen.table) - counts.get(Outcome.CANCELLED, 0)
+    if attempted < len(chosen.table) / 2 or not attempted:
+        text = f"only {attempted} of {len(chosen.table)} requests came to an end"
         return missing(slo.metric, entity, slo.unit, Reason.TOO_FEW, text)
-    failed = int(failed_mask(chosen.table).sum())
-    kinds, counts = np.unique(outcome[failed_mask(chosen.table)], return_counts=True)
+    failures = {kind: count for kind, count in counts.items() if kind in FAILED}
+    failed = sum(failures.values())
     return Measurement(
         metric=slo.metric,
         entity=entity,
@@ -54,7 +53,7 @@ def error_rate(observation: Observation, slo: Slo, entity: str) -> Measurement:
         bounds=proportion_bounds(failed, attempted),
         detail=", ".join(
             [
-                *(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True)),
+                *(f"{count} {kind}" for kind, count in failures.items()),
                 *filter(None, [chosen.remark]),
             ]
         ),
@@ -76,12 +75,12 @@ def offered_share(observation: Observation, slo: Slo, entity: str) -> Measuremen
     chosen = chosen_samples(observation, slo, entity, timed=False)
     if chosen.table is None:
         return _none(chosen, slo, entity)
-    outcome = np.asarray(chosen.table.column("outcome"), dtype=str)
-    asked = int((outcome != Outcome.CANCELLED).sum())
+    counts = chosen.table.labels("outcome").counts()
+    asked = len(chosen.table) - counts.get(Outcome.CANCELLED, 0)
     if not asked:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "nothing was scheduled")
-    value = float((outcome == Outcome.OK).sum()) / asked
-    dropped = int((outcome == Outcome.DROPPED).sum())
+    value = counts.get(Outcome.OK, 0) / asked
+    dropped = counts.get(Outcome.DROPPED, 0)
     return _value(slo, entity, value, asked, f"{dropped} dropped at the concurrency cap")
 
 
@@ -95,7 +94,8 @@ def goodput(observation: Observation, slo: Slo, entity: str) -> Measurement:
     if not bounds:
         text = f"load '{load.name}' has none of ttft_bound_ms, tpot_bound_ms, e2e_bound_ms"
         return missing(slo.metric, entity, slo.unit, Reason.NOT_CONFIGURED, text)
-    attempted = int((np.asarray(chosen.table.column("outcome"), dtype=str) != Outcome.CANCELLED).sum())
+    cancelled = chosen.table.labels("outcome").counts().get(Outcome.CANCELLED, 0)
+    attempted = len(chosen.table) - cancelled
     if not attempted:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "nothing was attempted")
     good = int(good_mask(chosen.table, load).sum())
@@ -135,19 +135,17 @@ def balance_ratio(observation: Observation, slo: Slo, entity: str) -> Measuremen
     chosen = chosen_samples(observation, slo, entity, label=label)
     if chosen.table is None:
         return _none(chosen, slo, entity)
-    table = chosen.table.where(np.asarray(chosen.table.column("outcome"), dtype=str) == Outcome.OK)
+    table = chosen.table.where(chosen.table.labels("outcome").are((Outcome.OK,)))
     served = owners(table)
-    if entity == "rack" and (len(served) == 0 or (served == "").all()):
+    if entity == "rack" and served.are(("",)).all():
         text = "no answer says who served it: the gateway sends no served-by header"
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
     groups = _groups(observation, entity)
     # Without a common window a slow card would still reach its share of a fixed number of requests.
     done = np.asarray(table.column("done_ns"), dtype=float)
-    ends = [done[np.isin(served, list(members))].max(initial=0.0) for members in groups.values()]
+    ends = [done[served.are(members)].max(initial=0.0) for members in groups.values()]
     inside = done <= min(ends, default=0.0) if entity != "rack" else np.ones(len(done), dtype=bool)
-    shares = [
-        float(np.isin(served[inside], list(members)).sum()) / len(members) for members in groups.values()
-    ]
+    shares = [float(served[inside].are(members).sum()) / len(members) for members in groups.values()]
     spread = balance(shares)
     if spread is None:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "nothing was served")
@@ -210,7 +208,7 @@ def _throughput(
     if chosen.table is None:
         return _none(chosen, slo, entity)
     table = chosen.table
-    ok = np.asarray(table.column("outcome"), dtype=str) == Outcome.OK
+    ok = table.labels("outcome").are((Outcome.OK,))
     amounts = (
         np.nan_to_num(np.asarray(table.column("output_tokens"), dtype=float))
         if tokens

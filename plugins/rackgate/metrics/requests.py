@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rackgate.judge import quantile_of
+from rackgate.loadgen.labels import Labels
 from rackgate.loadgen.prefix_cache import MOST_FROM_CACHE, least_from_cache
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.sample import FAILED, Outcome
@@ -31,6 +32,7 @@ __all__ = [
     "good_mask",
     "lag_p99_ms",
     "last_label",
+    "latencies_of",
     "lateness",
     "owners",
     "percentile_of",
@@ -77,8 +79,6 @@ def chosen_samples(
     generator was later than `lag_limit_ms`: its times are not the rack's. If that is not given it is the
     observation's, and what engines took from their prefix caches has no samples either.
     """
-    from rackgate.loadgen.table import SampleTable
-
     offers = [
         offer for offer in observation.offers_of(slo.load, label) if _concerns(offer, entity, observation)
     ]
@@ -97,9 +97,9 @@ def chosen_samples(
     inexact = lateness(looks, lag_limit_ms or observation.lag_limit_ms) if timed else ""
     if inexact:
         return Chosen(None, looks, 1, missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, inexact))
-    table = SampleTable.concat([look.samples.measured for look in looks if look.samples is not None])
+    table = _joined(looks)
     whole = len(table)
-    table = table.where(_belongs(table, entity, observation))
+    table = _of(table, entity, observation)
     planned = max(1, len(looks[0].load.looks))
     left_out = whole - len(table) if entity == "rack" else 0
     reason, text = Reason.ABSENT, "" if len(table) else f"no sample of load '{slo.load}' belongs to {entity}"
@@ -115,21 +115,37 @@ def _concerns(offer: Offer, entity: str, observation: Observation) -> bool:
     return entity == "rack" or "gateway" in engines or bool(engines & observation.members(entity))
 
 
-def _belongs(table: SampleTable, entity: str, observation: Observation) -> npt.NDArray[np.bool_]:
-    owner = owners(table)
+def _joined(looks: tuple[OfferedLoad, ...]) -> SampleTable:
+    """Return the measured samples of all looks."""
+    from rackgate.loadgen.table import SampleTable
+
+    tables = [look.samples.measured for look in looks if look.samples is not None]
+    key = ("joined", *(id(table) for table in tables))  # they live as long as what is joined of them
+    return tables[0].once(key, lambda: SampleTable.concat(tables))
+
+
+def _of(table: SampleTable, entity: str, observation: Observation) -> SampleTable:
+    """Return the samples that belong to an entity."""
     if entity == "rack":
-        mask = ~np.isin(owner, list(observation.excluded))
-    else:
-        mask = np.isin(owner, list(observation.members(entity)))
-    return np.asarray(mask, dtype=bool)
+        excluded = frozenset(observation.excluded)
+        return table.once(("without", excluded), lambda: table.where(~owners(table).are(excluded)))
+    members = frozenset(observation.members(entity))
+    return table.once(("of", members), lambda: table.where(owners(table).are(members)))
 
 
-def owners(table: SampleTable) -> npt.NDArray[np.str_]:
+def owners(table: SampleTable) -> Labels:
     """Return who answered each sample: the engine called, behind a gateway the one that said so, else ''."""
-    engine = np.asarray(table.column("engine"), dtype=object)
-    served = np.asarray(table.column("served_by"), dtype=object)
-    found = [(by or "") if called == "gateway" else called for called, by in zip(engine, served, strict=True)]
-    return np.array(found, dtype=str)
+    return table.once("owners", lambda: _owners(table))
+
+
+def _owners(table: SampleTable) -> Labels:
+    engine, served = table.labels("engine"), table.labels("served_by")
+    through = engine.are(("gateway",))
+    if not through.any():
+        return engine
+    joined = Labels.joined([engine, served])
+    called, by = joined.codes[: len(engine)], joined.codes[len(engine) :]
+    return Labels(np.where(through, by, called), joined.names)
 
 
 def last_label(observation: Observation, slo: Slo) -> str | None:
@@ -146,15 +162,18 @@ def steady_windows(
     From the end of warm-up to the last scheduled start. Each closed loop has its own: a fast engine that
     is done with its share is not measured while a slow one still works.
     """
-    called = np.asarray(table.column("engine"), dtype=str)
-    look = np.asarray(table.column("look"), dtype=int)
+    called = table.labels("engine")
+    look = table.column("look")
     scheduled = np.asarray(table.column("scheduled_ns"), dtype=np.int64)
+    numbers = np.unique(look).tolist() if look.size and look.min() != look.max() else look[:1].tolist()
     found = []
-    for engine in dict.fromkeys(called.tolist()):
-        mine = called == engine
+    for engine in called.counts():
+        mine = called.are((engine,))
         windows = []
-        for number in np.unique(look[mine]):
-            moments = scheduled[mine & (look == number)]
+        for number in numbers:
+            moments = scheduled[mine & (look == number)] if len(numbers) > 1 else scheduled[mine]
+            if not len(moments):
+                continue
             windows.append((int(moments.min()), int(moments.max())))
         found.append((windows, mine))
     return found
@@ -162,7 +181,7 @@ def steady_windows(
 
 def failed_mask(table: SampleTable) -> npt.NDArray[np.bool_]:
     """Return which samples count as errors."""
-    return np.isin(np.asarray(table.column("outcome"), dtype=str), [str(outcome) for outcome in FAILED])
+    return table.labels("outcome").are(FAILED)
 
 
 def good_mask(table: SampleTable, load: Load) -> npt.NDArray[np.bool_]:
@@ -170,7 +189,7 @@ def good_mask(table: SampleTable, load: Load) -> npt.NDArray[np.bool_]:
 
     A TPOT that an answer of one token cannot have breaks no bound.
     """
-    good = np.asarray(table.column("outcome"), dtype=str) == Outcome.OK
+    good = table.labels("outcome").are((Outcome.OK,))
     for column, bound in (
         ("ttft_ms", load.ttft_bound_ms), ("tpot_ms", load.tpot_bound_ms), ("e2e_ms", load.e2e_bound_ms)
     ):  # fmt: skip
@@ -183,12 +202,13 @@ def good_mask(table: SampleTable, load: Load) -> npt.NDArray[np.bool_]:
 
 def lag_p99_ms(looks: tuple[OfferedLoad, ...]) -> float | None:
     """Return the P99 of sent - scheduled over whole looks, whoever was called."""
-    lags = [
-        np.asarray(look.samples.measured.column("schedule_lag_ms"))
-        for look in looks
-        if look.samples is not None
-    ]
-    values = np.concatenate(lags) if lags else np.zeros(0)
+    if not any(look.samples is not None for look in looks):
+        return None
+    table = _joined(looks)
+    return table.once("lag_p99_ms", lambda: _p99(table.column("schedule_lag_ms")))
+
+
+def _p99(values: npt.NDArray[np.float64]) -> float | None:
     return nearest_rank(values[~np.isnan(values)], 0.99)
 
 
@@ -227,15 +247,11 @@ def percentile_of(
     chosen = chosen or chosen_samples(observation, slo, entity)
     if chosen.table is None:
         return chosen.why or missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no samples")
-    table = chosen.table
-    failed = failed_mask(table)
-    outcome = np.asarray(table.column("outcome"), dtype=str)
-    ok_values = np.asarray(table.column(column), dtype=float)[outcome == Outcome.OK]
-    measured = ok_values[~np.isnan(ok_values)]
-    if len(measured) < _LEAST_SHARE * len(ok_values) or not (len(measured) or failed.any()):
-        text = f"only {len(measured)} of {len(ok_values)} ok requests have a {column}"
+    values, ok_count, failed_count = latencies_of(chosen.table, column)
+    measured = values[: len(values) - failed_count]
+    if len(measured) < _LEAST_SHARE * ok_count or not len(values):
+        text = f"only {len(measured)} of {ok_count} ok requests have a {column}"
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
-    values = with_failures(measured, int(failed.sum()))
     confidence = look_confidence(chosen.planned_looks)
     quantile = quantile_of(slo.statistic)
     if quantile is None:
@@ -253,19 +269,34 @@ def percentile_of(
         bounds=bounds,
         source=f"load {slo.load}",
         detail="; ".join(
-            part for part in (_detail(measured, failed, quantile, slo.unit), chosen.remark) if part
+            part for part in (_detail(measured, failed_count, quantile, slo.unit), chosen.remark) if part
         ),
     )
 
 
-def _detail(
-    measured: npt.NDArray[np.float64], failed: npt.NDArray[np.bool_], quantile: float | None, unit: str
-) -> str:
+def latencies_of(table: SampleTable, column: str) -> tuple[npt.NDArray[np.float64], int, int]:
+    """Return the latencies in ascending order, failed requests last as infinite; the ok and the failed ones.
+
+    An ok request may lack the latency (one token has no time per token): it is in the count alone.
+    """
+    return table.once(("latencies", column), lambda: _latencies(table, column))
+
+
+def _latencies(table: SampleTable, column: str) -> tuple[npt.NDArray[np.float64], int, int]:
+    ok = table.labels("outcome").are((Outcome.OK,))
+    measured = table.column(column)[ok]
+    measured = measured[~np.isnan(measured)]
+    measured.sort()
+    failed_count = int(failed_mask(table).sum())
+    return with_failures(measured, failed_count), int(ok.sum()), failed_count
+
+
+def _detail(measured: npt.NDArray[np.float64], failed_count: int, quantile: float | None, unit: str) -> str:
     parts = []
-    if failed.any():
-        parts.append(f"{int(failed.sum())} failed requests count as infinite")
+    if failed_count:
+        parts.append(f"{failed_count} failed requests count as infinite")
     if len(measured) and quantile is not None:
         alone = nearest_rank(measured, quantile)
-        parts.append(f"over ok requests alone {alone:.1f} {unit}" if failed.any() else "")
-        parts.append(f"max {measured.max():.1f} {unit}")
+        parts.append(f"over ok requests alone {alone:.1f} {unit}" if failed_count else "")
+        parts.append(f"max {measured[-1]:.1f} {unit}")
     return "; ".join(part for part in parts if part)

@@ -82,7 +82,9 @@ def _rank(count: int, quantile: float) -> int:
 
 
 def _ordered(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    ordered = np.sort(np.asarray(values, dtype=np.float64).ravel())
+    ordered = np.asarray(values, dtype=np.float64).ravel()
+    if not (ordered[:-1] <= ordered[1:]).all():  # NaN too comes here
+        ordered = np.sort(ordered)
     if len(ordered) and np.isnan(ordered[-1]):
         raise ValueError("NaN is not a value: leave out what was not measured, and count it")
     return ordered
