@@ -136,12 +136,21 @@ def _unused(row: Slo, entity: str, target: Target) -> str:
         why = why_not_asked(row, entity, target)
         if why or row.scope is Scope.NODE:
             return why
+    if row.metric == "undeclared_cards" and _has_no_card_source(entity, target):
+        return f"target {target.name} declares no cards of {entity}, and nothing that would list any"
     if row.metric in SMOKE:
         return _not_offered(row.metric, entity, target)
     used = {card for engine in target.engines for card in engine.cards}
     if row.load is None or row.scope is not Scope.CARD or not used or entity in used:
         return ""
     return "declared: no engine of the target uses this card"
+
+
+def _has_no_card_source(entity: str, target: Target) -> bool:
+    node = next((one for one in target.nodes if one.name == entity), None)
+    if node is None or node.cards or target.no_cards is not None:
+        return False
+    return node.exporter_url is None and node.access.cards is None
 
 
 def _not_offered(metric: str, entity: str, target: Target) -> str:

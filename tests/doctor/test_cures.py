@@ -11,6 +11,7 @@ from rackgate.doctor.examination import Examination
 from rackgate.doctor.inputs import try_input
 from rackgate.measurement import Reason
 from rackgate.metrics.inputs import KINDS, alternatives
+from rackgate.probes.tools import tools
 from rackgate.target import Target
 from rackgate.telemetry.assembly import CARD_SOURCES
 from rackgate.telemetry.dcgm_names import counter_line
@@ -32,6 +33,11 @@ def test_cures_are_of_known_kinds_sources_and_reasons():
 @pytest.mark.parametrize("reason", list(Reason))
 def test_whatever_the_reason_there_is_something_to_do(kind, reason):
     assert cure_of(kind, "", reason)
+
+
+@pytest.mark.parametrize("program", ["dcgmi", "nvbandwidth", "all_reduce_perf", "ib_write_bw", "fio", "rvs"])
+def test_the_program_of_a_probe_is_had_as_its_catalogue_says(program):
+    assert tool_cure(program) in {tool.install for tool in tools().values()}
 
 
 def test_a_program_without_an_entry_is_still_named():

@@ -36,6 +36,18 @@ def test_each_row_gets_a_check_for_each_entity_and_no_identity_stands_twice(rack
         assert (list(entities_of(one.scope, target)) or ["rack"]) == entities
 
 
+@pytest.mark.parametrize(("exporter", "asked"), [(None, False), ("http://n:9400/metrics", True)])
+def test_a_node_without_cards_is_asked_for_others_only_where_something_lists_them(exporter, asked):
+    from rackgate.target import EngineSpec, Node, Target
+
+    engine = EngineSpec(name="e", launcher="remote", model="m", pool="cpu")
+    target = Target(
+        name="rack", model="m", grade="cpu", nodes=(Node(name="n", exporter_url=exporter),), engines=(engine,)
+    )
+    (check,) = plan_checks(target, [row("preflight.undeclared", Scope.NODE, metric="undeclared_cards")])
+    assert asked == (not check.declared_absent)
+
+
 def test_stages_come_in_their_order_whatever_the_file_says():
     from rackgate.target import Target
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rackgate.measurement import Reason
 from rackgate.metrics.inputs import alternatives
+from rackgate.probes.tools import tools
 from rackgate.telemetry.assembly import card_kind_of, plan_of
 from rackgate.telemetry.dcgm_names import counter_line
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cure_for", "cure_of", "tool_cure"]
 
+_PROGRAMS = {"dcgmi": "dcgm", "ib_write_bw": "perftest", "ib_write_lat": "perftest"}
 _EXPORTERS = ("exporter", "prometheus")
 _OF_THE_INPUT = (Reason.BLANK, Reason.UNSUPPORTED, Reason.NO_PERMISSION, Reason.TOOL_MISSING)
 _OF_A_LOOK = (*_OF_THE_INPUT, Reason.ABSENT, Reason.UNREACHABLE, Reason.TIMEOUT, Reason.NOT_CONFIGURED)
@@ -63,8 +65,12 @@ def cure_for(needs: tuple[str, ...], found: Measurement, target: Target) -> str:
 
 
 def tool_cure(name: str) -> str:
-    """Return how a program is had."""
-    return str(_cures()["tool"].get(name, f"install {name}, or put it on the PATH of the user who is asked"))
+    """Return how a program is had: as the catalogue of probes says, or our own table."""
+    known = {tool.program or tool.name: tool.install for tool in tools().values()}
+    known |= {program: tools()[tool].install for program, tool in _PROGRAMS.items()}
+    own = _cures()["tool"]
+    named = own.get(name) or known.get(name)
+    return str(named or f"install {name}, or put it on the PATH of the user who is asked")
 
 
 @cache
