@@ -169,6 +169,19 @@ def test_a_container_gets_the_cards_of_its_vendor_and_ends_by_itself(rack, probe
     assert "--nodelist=node7" in slurm.argv
 
 
+def test_slurm_is_asked_for_each_node_by_its_name(rack, probe, tmp_path, monkeypatch):
+    srun = tmp_path / "srun"
+    srun.write_text('#!/bin/sh\necho "$5 $6" >&2\nshift 6\nexec "$@"\n')
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    closed = rack(ssh="nowhere.invalid")
+    slurm = probe(GOOD, where="srun", options=("--account=lab",))
+    first, second = ask_nodes(slurm, closed, ["node1", "node2"])
+    assert [3.5, 3.5] == [first.values[0].value, second.values[0].value]
+    assert "--nodelist=node2" in second.command
+    assert "--time=1 --account=lab" == second.errors.strip()
+
+
 def test_a_probe_without_a_command_says_what_to_give(rack, probe):
     found = measured(probe(), rack())
     assert (Reason.NOT_CONFIGURED, True) == (found.reason, "[probe.p] command" in found.detail)

@@ -37,10 +37,12 @@ class ProbeTable(BaseModel):
     peer_command: list[str] = []
     where: str = Field(default="host", pattern=_PLACE)
     image: str = ""
+    options: list[str] = []
     scope: Literal["rack", "node", "card"] | None = None
     values: dict[_Name, Annotated[str, Field(min_length=1)]] = {}
     deadline_s: _Seconds = 600.0
     silence_s: _Seconds | None = None
+    idle_cards: bool | None = None
     expects: list[str] = []
     may_skip: list[str] = []
     result: str = ""
@@ -72,10 +74,11 @@ class ProbeTable(BaseModel):
             peer_command=tuple(self.peer_command),
             where=self.where,
             image=self.image,
+            options=tuple(self.options),
             vendor=tool.vendor,
             deadline_s=self.deadline_s,
             silence_s=self.silence_s,
-            idle_cards=tool.idle_cards,
+            idle_cards=tool.idle_cards if self.idle_cards is None else self.idle_cards,
             file_output=tool.file_output,
             status_tells=tool.status_tells,
             expects=tuple(self.expects),
@@ -99,6 +102,8 @@ class ProbeTable(BaseModel):
             found.append("result: stands beside command: a probe is run here or was run elsewhere")
         if (self.where == "container") != bool(self.image):
             found.append("image: goes with where = 'container', and that with an image")
+        if self.options and self.where not in ("container", "srun"):
+            found.append("options: are those of where = 'container' or 'srun'")
         if self.where == "here" and self.peer_command:
             found.append("peer_command: needs nodes, not where = 'here'")
         if tool.file_output and self.command and not any("{output}" in word for word in self.command):

@@ -47,7 +47,7 @@ def command_of(
     elif probe.where == "srun":
         minutes = str(max(1, round(probe.deadline_s / 60 + 0.5)))
         one = ("--quiet", "--nodes=1", "--ntasks=1", f"--nodelist={node}", f"--time={minutes}")
-        inner = ("srun", *one, *inner)
+        inner = ("srun", *one, *probe.options, *inner)
     return Command(
         argv=inner,
         silence_s=None if peer else probe.silence_s,
@@ -59,8 +59,9 @@ def command_of(
 def _container(probe: Probe, vendor: str) -> tuple[str, ...]:
     # The client's death leaves a container running: what ends it at the deadline stands inside.
     return (
-        *("docker", "run", "--rm", "--init", "--network", "host", "--ipc", "host", "--ulimit", "memlock=-1"),
+        *("docker", "run", "--rm", "--init", "--network", "host", "--ipc", "host"),
         *_DEVICES.get(vendor, ()),
+        *probe.options,
         *("--entrypoint", "timeout", probe.image, "-k", "5", str(round(probe.deadline_s))),
     )
 

@@ -31,13 +31,20 @@ def run_with_peer(
     if peer is None:
         return Ran(reason=Reason.NOT_CONFIGURED, detail="the target gives no way into the next node")
     pool = ThreadPoolExecutor(max_workers=1)
-    served = pool.submit(peer.run, listening, deadline_s)
+    served = pool.submit(_serve, peer, listening, deadline_s)
     ran = _spoken(runner, command, served, deadline_s)
     said = "" if ran.ok else _words(served)
     pool.shutdown(wait=False)  # a server that nobody speaks to is ended by its own deadline
     if said:
         return Ran(reason=Reason.DIED, detail=f"{peer.name} does not listen: {said}")
     return ran
+
+
+def _serve(peer: Runner, listening: Command, deadline_s: float) -> Ran:
+    try:
+        return peer.run(listening, deadline_s)
+    finally:
+        peer.close()
 
 
 def _spoken(runner: Runner, command: Command, served: Future[Ran], deadline_s: float) -> Ran:

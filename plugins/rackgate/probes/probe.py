@@ -89,6 +89,7 @@ class Probe:
     peer_command: tuple[str, ...] = ()
     where: str = "host"
     image: str = ""
+    options: tuple[str, ...] = ()
     vendor: str = ""
     deadline_s: float = 600.0
     silence_s: float | None = None

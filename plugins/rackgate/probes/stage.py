@@ -31,7 +31,8 @@ def probe_stage(run: Run, stage: str, *, engines_up: bool) -> dict[tuple[str, st
     for name, wanted in _wanted(run, stage).items():
         probe = run.acceptance.probes[name]
         nodes = list(dict.fromkeys(node for _, _, node in wanted))
-        run.on_progress(f"{stage}: probe {name} on {', '.join(nodes[:4])}{' ...' if len(nodes) > 4 else ''}")
+        shown = f"{', '.join(nodes[:4])}{' ...' if len(nodes) > 4 else ''}"
+        run.on_progress(f"{stage}: probe {name} on {shown}, at most {probe.deadline_s:g} s")
         answers = ask_nodes(
             probe,
             run.target,
@@ -41,6 +42,10 @@ def probe_stage(run: Run, stage: str, *, engines_up: bool) -> dict[tuple[str, st
         )
         for answer in answers:
             _record(run, stage, probe, answer)
+        mute = [answer.node for answer in answers if not answer.answered]
+        if mute:
+            said = f"{len(answers) - len(mute)} of {len(answers)} answered"
+            run.on_progress(f"{stage}: probe {name}: {said}; no value from {', '.join(mute[:8])}")
         found |= measurements_of(probe, answers, wanted)
     return found
 

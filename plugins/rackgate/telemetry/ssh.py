@@ -115,7 +115,7 @@ class SshRunner:
 
     def _unreached(self, ran: Ran) -> Ran:
         lines = [line for line in ran.error.splitlines() if not line.startswith(("Warning:", "@"))]
-        said = lines[-1].strip() if lines else "the connection failed"
+        said = lines[-1].strip() if lines else "the connection failed, or a signal ended the command"
         for words, reason, cure in _CAUSES:
             if words in ran.error:
                 return Ran(reason=reason, detail=f"{self.name}: {said} ({cure})", error=ran.error)
