@@ -8,7 +8,7 @@ from rackgate_reports.evidence import number_of
 from rackgate_reports.formatting import clip, duration, escape, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rackgate_reports.evidence import RunEvidence
 
@@ -192,7 +192,7 @@ def _loads(run: RunEvidence) -> str:
             _mapping(load.get("counters")).get("scheduled"),
             _not_ok(_mapping(load.get("counters"))),
             f"{lag:g} ms" if (lag := number_of(load.get("loop_lag_p99_ms"))) is not None else "not read",
-            len(workers) if isinstance(workers := load.get("workers"), list) else "not recorded",
+            _workers(_dicts(load.get("workers"))),
             _from_caches(_mapping(load.get("prefix_cache"))),
         )
         for load in loads[:_MOST_LOADS]
@@ -205,6 +205,16 @@ def _not_ok(counters: Mapping[str, Any]) -> str:
     return (
         ", ".join(f"{count} {name}" for name, count in outcomes.items() if count and name != "ok") or "none"
     )
+
+
+def _workers(workers: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many processes offered a load, and the CPU and the schedule lag (P99) of each."""
+    parts = [
+        f"{number_of(one.get('cpu_s')) or 0.0:.2g} s CPU"
+        + (f", {lag:.2g} ms late" if (lag := number_of(one.get("schedule_lag_p99_ms"))) is not None else "")
+        for one in workers
+    ]
+    return f"{len(parts)}: {'; '.join(parts)}" if parts else "not recorded"
 
 
 def _from_caches(engines: Mapping[str, Any]) -> str:

@@ -66,6 +66,7 @@ def test_counters_reconcile_over_all_workers_and_each_says_what_it_cost(offered_
     assert [0, 1] == [cost.worker for cost in offered.workers]
     assert offered.counters.scheduled == sum(cost.scheduled for cost in offered.workers)
     assert all(cost.cpu_s > 0 and cost.loop_lag_p99_ms is not None for cost in offered.workers)
+    assert all(cost.schedule_lag_p99_ms is not None for cost in offered.workers)
     assert offered.counters.scheduled == len(offered.samples.measured)
     moments = offered.samples.scheduled_ns.tolist()
     assert moments == sorted(moments)

@@ -16,6 +16,27 @@ def test_progress_is_told_unless_a_run_is_asked_to_be_silent(pytester, run, quie
     assert told == ("waiting for a token" in run("-m", "rack_acceptance", "--rack-out=run", *quiet).text)
 
 
+STANDS = """
+import pytest
+pytestmark = [pytest.mark.rack_acceptance, pytest.mark.rack_stage("preflight")]
+def test_stands(rack_run):
+    assert rack_run.teller.every_s == 30.0
+    rack_run.teller.tell("in flight 3")
+    rack_run.teller.tell("in flight 4")
+    rack_run.teller.done()
+"""
+
+
+def test_a_log_gets_a_line_each_time_that_a_load_says_where_it_stands(pytester, run):
+    pytester.makepyfile(test_stands=STANDS)
+    told = [
+        line
+        for line in run("-m", "rack_acceptance", "--rack-out=run").text.splitlines()
+        if "in flight" in line
+    ]
+    assert ["in flight 3", "in flight 4"] == [line.partition(" s  ")[2] for line in told]
+
+
 SIMULATED = """
 [target]
 name = "x"

@@ -12,6 +12,7 @@ from rackgate.loadgen.spool import read_spool
 from rackgate.loadgen.table import SampleTable
 from rackgate.loadgen.table_file import spools_to_file
 from rackgate.measurement import Reason
+from rackgate.statistics.percentiles import nearest_rank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,11 @@ def merged(plan: Plan, workers: Sequence[WorkerProcess], samples_path: Path, *, 
 
     If one of them died the load's reason is `died`: what the others measured is kept and is not whole.
     """
+    rows_of = [worker.count() for worker in workers]
     table, kept, trouble = _samples(workers, samples_path)
+    lags = _lags(table, rows_of)
+    if table is not None and len(workers) > 1:
+        table = table.where(np.argsort(table.column("scheduled_ns"), kind="stable"))
     results = [worker.result for worker in workers]
     dead = [worker for worker, result in zip(workers, results, strict=True) if result is None]
     told = [result for result in results if result is not None]
@@ -56,7 +61,7 @@ def merged(plan: Plan, workers: Sequence[WorkerProcess], samples_path: Path, *, 
         **_moments(told),
         peak_in_flight=_peak(told, table),
         counters=Counters() if dead else counters,
-        workers=tuple(_cost(worker, result) for worker, result in zip(workers, results, strict=True)),
+        workers=tuple(map(_cost, workers, results, lags)),
         reason=reason,
         detail=detail,
     )
@@ -103,12 +108,27 @@ def _peak(results: Sequence[_Result], table: SampleTable | None) -> int:
     return int(np.cumsum(steps[order]).max(initial=0))
 
 
-def _cost(worker: WorkerProcess, result: _Result | None) -> WorkerCost:
+def _lags(table: SampleTable | None, rows_of: Sequence[int]) -> list[float | None]:
+    """Return the P99 of the schedule lag of each worker, whose samples stand one worker after the other."""
+    found: list[float | None] = []
+    first = 0
+    for rows in rows_of:
+        mine = (
+            None if table is None else table.where(np.arange(first, min(first + rows, len(table)))).measured
+        )
+        lags = np.zeros(0) if mine is None else np.asarray(mine.column("schedule_lag_ms"), dtype=float)
+        found.append(nearest_rank(lags[~np.isnan(lags)], 0.99))
+        first += rows
+    return found
+
+
+def _cost(worker: WorkerProcess, result: _Result | None, lag_ms: float | None) -> WorkerCost:
     told = result or {}
     return WorkerCost(
         worker=worker.plan.worker,
         scheduled=int(told.get("scheduled", 0)),
         cpu_s=float(told.get("cpu_s", 0.0)),
+        schedule_lag_p99_ms=lag_ms,
         loop_lag_p99_ms=told.get("loop_lag_p99_ms"),
         died=result is None,
     )
@@ -127,8 +147,6 @@ def _samples(workers: Sequence[WorkerProcess], path: Path) -> tuple[SampleTable 
             spool.unlink()
     except (OSError, ValueError, TypeError, KeyError) as error:
         table, trouble = _unkept(spools, origin), f"the samples cannot be kept: {error!r}"
-    if table is not None and len(spools) > 1:
-        table = table.where(np.argsort(table.column("scheduled_ns"), kind="stable"))
     return table, not trouble, trouble
 
 

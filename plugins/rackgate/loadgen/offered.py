@@ -37,11 +37,15 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerCost:
-    """What one worker process spent, and how late its event loop was; `died` if it gave no result."""
+    """What one worker process spent, and how late its requests and its event loop were (P99).
+
+    `died` if it gave no result.
+    """
 
     worker: int
     scheduled: int
     cpu_s: float
+    schedule_lag_p99_ms: float | None
     loop_lag_p99_ms: float | None
     died: bool = False
 
