@@ -14,15 +14,26 @@ from rackgate.cli import main
 from rackgate.record import read_records
 
 ROOT = Path(__file__).parents[2]
+PATIENT = """
+[[slo]]
+id = "selfcheck.schedule_lag_p99"
+bound = 500.0
+reason = "not the instrument is tested here, and other tests share its cores"
+"""
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A real run of a small simulated rack: preflight and the single cards."""
     folder = tmp_path_factory.mktemp("hindsight") / "run"
+    agreed = folder.with_name("agreed.toml")
+    agreed.write_text(PATIENT)
     command = [sys.executable, "-m", "pytest", "-m", "rack_acceptance", "-p", "no:cacheprovider", "-q"]
     done = subprocess.run(
-        [*command, "--rack-target=sim:1x2", "--rack-stage=preflight,single_card", f"--rack-out={folder}"],
+        [
+            *(*command, "--rack-target=sim:1x2", "--rack-stage=preflight,single_card"),
+            *(f"--rack-slo={agreed}", f"--rack-out={folder}"),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -38,9 +49,11 @@ def judge(finished, tmp_path, capsys):
     """Judge the run again by some rows; return the exit status and what was said as JSON."""
 
     def judge(rows="", *options, folder=finished):
-        path = tmp_path / "agreed.toml"
-        path.write_text(rows)
-        status = main(["judge", str(folder), *(["--slo", str(path)] if rows else []), "--json", *options])
+        path = finished.with_name("agreed.toml")
+        if rows:
+            path = tmp_path / "other.toml"
+            path.write_text(PATIENT + rows)
+        status = main(["judge", str(folder), "--slo", str(path), "--json", *options])
         said = capsys.readouterr()
         return status, json.loads(said.out) if said.out else said.err
 
