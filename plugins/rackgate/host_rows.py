@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOST_METRICS", "why_not_asked"]
 
+_CHASSIS = ("leak_detectors_wet", "leaks_seen", "power_supplies_bad")
 _TRIAGE = ("host_module", "host_driver", "host_cuda", "host_runtime", "host_network", "host_warnings")
 
 HOST_METRICS = frozenset(
@@ -20,6 +21,8 @@ HOST_METRICS = frozenset(
         *("clock_offset_s", "host_outliers", "pins_differing"),
         *("foreign_processes", "unowned_memory_mib", "sram_uncorrectable"),
         *("nvlinks_lost", "mig_differences", "fabric_outside"),
+        *("infiniband_ports_lost", "infiniband_error_growth"),
+        *("leak_detectors_wet", "leaks_seen", "power_supplies_bad"),
         *("storage_read_mib_s", "storage_latency_ms", "cards_not_in_container"),
         *("xids_failed", "xids_since_boot", "xids_warned"),
     }
@@ -32,6 +35,9 @@ def why_not_asked(row: Slo, entity: str, target: Target) -> str:
     node = next((one for one in target.nodes if one.name == target.node_of(entity)), None)
     if node is None:
         return ""
+    if row.metric in _CHASSIS:
+        text = f"target {target.name} declares no management controller of {node.name} ([node.redfish])"
+        return text if node.access.redfish is None else ""
     log = row.metric.startswith("xids_") and node.access.kernel_log
     if not node.access.reaches_host and not log:
         text = f"no way into the host of {node.name} ([node.telemetry] local or ssh)"
@@ -83,6 +89,13 @@ _DECLARATIONS: Mapping[str, tuple[Callable[[Node, Card | None, Target], bool], s
         (
             lambda _node, _card, target: target.storage_path is None,
             "does not say where models are loaded from ([storage] path)",
+        ),
+    ),
+    **dict.fromkeys(
+        ("infiniband_ports_lost", "infiniband_error_growth"),
+        (
+            lambda node, _card, _target: node.expect.infiniband_ports is None,
+            "declares no InfiniBand ports of {entity} ([expect] infiniband_ports)",
         ),
     ),
     "cards_not_in_container": (

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.target import GATEWAY
 from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
+from rackgate.telemetry.chassis_probes import firmware_of, probe_chassis
 from rackgate.telemetry.container_probe import probe_container
 from rackgate.telemetry.driver_probes import probe_domains, probe_driver
 from rackgate.telemetry.inventory_probes import probe_holders, probe_listing, probe_pins
-from rackgate.telemetry.node_probes import probe_events, probe_hosts
+from rackgate.telemetry.node_probes import probe_events, probe_hosts, probe_ports
 from rackgate.telemetry.reading import REQUIRED
 from rackgate.telemetry.storage_probe import probe_storage
 
@@ -210,7 +211,7 @@ def probe_nodes(target: Target, own_groups: Collection[int] = ()) -> Probes:
 
     plan = plan_of(target)
     facts: dict[str, dict[str, Fact]] = {}
-    found: Probes = {}
+    found: Probes = probe_chassis(target.nodes)
     with ThreadPoolExecutor(max_workers=32) as pool:
         for node, known, events in pool.map(lambda node: _look_into(node, plan, target), target.nodes):
             found.update(events)
@@ -227,7 +228,8 @@ def measured_hosts(
     for node in target.nodes:
         if node.name in facts:
             known = facts[node.name]
-            found |= probe_pins(node, known, {}) | probe_driver(node, known)
+            found |= probe_pins(node, known, firmware_of(node)) | probe_driver(node, known)
+            found |= probe_ports(node, known["infiniband"])
             found |= probe_holders(node, known["driver_answer"], own_groups)
     return found
 

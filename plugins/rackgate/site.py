@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rackgate.loadgen import Endpoint
     from rackgate.run import Run
-    from rackgate.target import EngineSpec, Gateway, Target
+    from rackgate.target import EngineSpec, Gateway, NodeAccess, Target
 
 __all__ = ["Site", "open_site"]
 
@@ -203,7 +203,7 @@ def _simulated(run: Run, scenario: str, seed: int) -> Iterator[Site]:
         here = replace(
             run.target,
             nodes=tuple(
-                replace(node, exporter_url=live.exporter_url)
+                replace(node, exporter_url=live.exporter_url, access=_reached(node.access, live.access))
                 for node in run.target.nodes
                 for live in rack.target.nodes
                 if live.name == node.name
@@ -212,6 +212,11 @@ def _simulated(run: Run, scenario: str, seed: int) -> Iterator[Site]:
             gateway=rack.target.gateway,
         )
         yield Site(target=here, engines=engines)
+
+
+def _reached(asked: NodeAccess, live: NodeAccess) -> NodeAccess:
+    """Return how a node is asked in this run: as the run says, at the controller that came up."""
+    return replace(asked, redfish=live.redfish)
 
 
 def _record(run: Run, spec: EngineSpec, **payload: object) -> None:

@@ -59,7 +59,8 @@ class Card:
 class Expect:
     """What a node was ordered with. `pins` are exact versions by name, `firmware` by Redfish's id.
 
-    `processes` names the programs that may hold a card, `nvlinks` the links of a card, `fabric` says
+    `processes` names the programs that may hold a card, `nvlinks` the links of a card,
+    `infiniband_ports` the ports of a node that are active; `fabric` says
     that all cards are in one NVLink domain, `mig` is the number of MIG instances of a card. None is
     not agreed. `container_image` is there already and has `nvidia-smi`.
     """
@@ -68,6 +69,7 @@ class Expect:
     firmware: Mapping[str, str] = field(default_factory=dict)
     processes: tuple[str, ...] = ()
     nvlinks: int | None = None
+    infiniband_ports: int | None = None
     fabric: bool = False
     mig: int | None = None
     container_image: str | None = None

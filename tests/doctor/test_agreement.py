@@ -7,6 +7,7 @@ import pytest
 from rackgate.config.acceptance_file import load_acceptance
 from rackgate.doctor.examination import examine
 from rackgate.doctor.prognosis import Outlook, prognoses
+from rackgate.engines.api_smoke import SMOKE
 from rackgate.judge import judge
 from rackgate.metrics.metric import measure
 from rackgate.observation import Observation
@@ -14,10 +15,12 @@ from rackgate.planning import plan_checks
 from rackgate.preflight import probe_cards, probe_engines, probe_gateway, probe_nodes
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.site import Site
+from rackgate.telemetry.container_probe import CONTAINER_PROBES
+from rackgate.telemetry.storage_probe import STORAGE_PROBES
 from rackgate.verdict import Verdict
 
-NEEDS_A_TOKEN = ("first_request_ok", "gateway_request_ok")
-"""What only a request for tokens can tell: the doctor sends none."""
+NEEDS_WORK = ("first_request_ok", "gateway_request_ok", *SMOKE, *STORAGE_PROBES, *CONTAINER_PROBES)
+"""What only requests, reads or a container can tell: the doctor makes none."""
 
 
 def site_of(rack):
@@ -47,7 +50,7 @@ def test_the_doctor_says_beforehand_what_preflight_then_says(registry, scenario)
     seen = Observation(stage="preflight", target=site.target, probes=probes)
     told, judged = {}, {}
     for one in found:
-        if one.outlook in (Outlook.ABSENT, Outlook.UNSEEN) or one.check.slo.metric in NEEDS_A_TOKEN:
+        if one.outlook in (Outlook.ABSENT, Outlook.UNSEEN) or one.check.slo.metric in NEEDS_WORK:
             continue
         told[one.check.id] = str(one.outlook).replace("run", "PASS")
         measured = measure(registry.metrics, one.check.slo, one.check.entity, seen)

@@ -3,11 +3,12 @@ import time
 import pytest
 
 from rackgate.measurement import Reason
+from rackgate.target import Expect, Node
 from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
 from rackgate.telemetry.event_book import EventBook
 from rackgate.telemetry.host import Fact
 from rackgate.telemetry.kernel_log import parse_log
-from rackgate.telemetry.node_probes import NODE_PROBES, probe_events, probe_hosts
+from rackgate.telemetry.node_probes import NODE_PROBES, probe_events, probe_hosts, probe_ports
 from rackgate.telemetry.reading import Reading
 
 CARD = "n1/gpu0"
@@ -106,3 +107,32 @@ def test_xids_from_before_the_run_are_reported_apart():
 
 def test_every_probe_has_a_unit_and_a_definition():
     assert all(unit and text.endswith(("...", ".")) for unit, text in (CARD_PROBES | NODE_PROBES).values())
+
+
+def test_a_leak_detector_that_is_not_enabled_leaves_it_open_unless_another_is_wet():
+    def leaks(wet, silent):
+        rows = [
+            reading("leak_detectors_wet", wet, "n1"),
+            reading("leak_detectors_unknown", silent, "n1"),
+        ]
+        return probe_readings(rows, ["n1"])["leak_detectors_wet", "n1"]
+
+    assert [leaks(0.0, 0.0).value, leaks(1.0, 1.0).value, leaks(0.0, 1.0).value] == [0.0, 1.0, None]
+    assert leaks(None, None).reason == Reason.BLANK
+
+
+@pytest.mark.parametrize(
+    ("fact", "lost"),
+    [
+        ("mlx5_0: ACTIVE 400 Gb/sec (4X NDR); mlx5_1: ACTIVE 400 Gb/sec (4X NDR)", 0.0),
+        ("mlx5_0: ACTIVE 400 Gb/sec (4X NDR); mlx5_1: DOWN 10 Gb/sec (4X)", 1.0),
+        ("mlx5_0: ACTIVE 400 Gb/sec; mlx5_1: ACTIVE 200 Gb/sec; mlx5_2: ACTIVE 400 Gb/sec", 0.0),
+        ("mlx5_0: ACTIVE 400 Gb/sec", 1.0),
+        (None, None),
+    ],
+)
+def test_ports_count_where_they_are_active_at_the_rate_of_most(fact, lost):
+    node = Node(name="n1", expect=Expect(infiniband_ports=2))
+    told = Fact(fact, None if fact else Reason.ABSENT, "" if fact else "no port")
+    assert probe_ports(node, told)["infiniband_ports_lost", "n1"].value == lost
+    assert probe_ports(Node(name="n1"), told) == {}

@@ -114,6 +114,12 @@ def measured(metric, rows, entity="n1/gpu0", faults=(), profiles=()):
         ("remapped_rows_growth", readings("remapped_rows_uncorrectable", [1, 1, 1, 2]), 1),
         ("pcie_replay_growth", readings("pcie_replays", [5, 5, 5, 9]), 4),
         ("nvlink_error_growth", readings("nvlink_symbol_errors", [0, 0, 0, 7]), 7),
+        ("infiniband_error_growth", readings("infiniband_errors", [3, 3, 3, 7]), 4),
+        (
+            "leaks_seen",
+            [*readings("leak_detectors_wet", [0, 0, 1, 0]), *readings("leak_detectors_unknown", [0])],
+            1,
+        ),
         (
             "pcie_lost",
             [
@@ -221,3 +227,9 @@ def test_an_error_before_the_card_was_lost_is_a_failure_and_not_an_unknown():
     assert measured("ecc_uncorrectable_growth", rows).value == 2
     clean = readings("ecc_volatile_uncorrectable", [0, 0, 0, 0, None])
     assert measured("ecc_uncorrectable_growth", clean).reason == Reason.BLANK
+
+
+def test_a_leak_detector_that_is_not_enabled_leaves_the_load_unknown():
+    rows = [*readings("leak_detectors_wet", [0]), *readings("leak_detectors_unknown", [0, 0, 1])]
+    found = measured("leaks_seen", rows)
+    assert (found.value, "not enabled" in found.detail) == (None, True)

@@ -111,12 +111,13 @@ def _grade(about: About, engines: tuple[nouns.EngineSpec, ...]) -> str:
 def _expect(rack: ExpectTable, own: ExpectTable) -> nouns.Expect:
     """Return what a node was ordered with: its own words before those for all nodes."""
     given = {**rack.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)}
-    others = ("firmware", "processes", "nvlinks", "fabric", "mig", "container_image")
+    others = (*("firmware", "processes", "nvlinks", "infiniband_ports", "fabric", "mig", "container_image"),)
     return nouns.Expect(
         pins={name: value for name, value in given.items() if name not in others and value is not None},
         firmware={**rack.firmware, **own.firmware},
         processes=tuple(given.get("processes", ())),
         nvlinks=given.get("nvlinks"),
+        infiniband_ports=given.get("infiniband_ports"),
         fabric=bool(given.get("fabric")),
         mig=given.get("mig"),
         container_image=given.get("container_image"),

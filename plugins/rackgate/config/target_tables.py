@@ -103,6 +103,7 @@ class ExpectTable(_Table):
     firmware: dict[str, str] = {}
     processes: list[str] = []
     nvlinks: int | None = Field(default=None, ge=0)
+    infiniband_ports: int | None = Field(default=None, ge=1)
     fabric: bool | None = None
     mig: int | None = Field(default=None, ge=0)
     container_image: str | None = Field(default=None, min_length=1)

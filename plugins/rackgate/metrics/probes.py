@@ -78,6 +78,8 @@ _INPUTS = {
     **dict.fromkeys((*CARD_HOLDERS, *DRIVER_PROBES), ("host:driver_answer",)),
     "identity_differences": ("card",),
     "nvlinks_lost": ("host:nvlinks",),
+    "infiniband_ports_lost": ("host:infiniband",),
+    "leak_detectors_wet": ("redfish:leak_detectors_wet", "redfish:leak_detectors_unknown"),
     **dict.fromkeys(STORAGE_PROBES, ("host:kernel", "tool:fio|tool:dd")),
     **dict.fromkeys(CONTAINER_PROBES, ("docker",)),
     "pins_differing": ("host:kernel",),

@@ -95,14 +95,17 @@ class CardKnobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKnobs:
-    """One node: its exporter, and the shipped folder that stands in for its host.
+    """One node: its exporter, its management controller, and the shipped folder that stands in for its host.
 
     With `undeclared_card` the exporter lists one card more than the target names; `sku` is what the target
-    says that its cards are.
+    says that its cards are; `leak` is what the leak detector is: `wet` or `disabled`.
     """
 
     exporter_listening: bool = True
     undeclared_card: bool = False
+    controller_answers: bool = True
+    leak: str = ""
+    supply_broken: bool = False
     host_root: str = "healthy"
     sku: str = ""
 

@@ -14,6 +14,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rackgate.simulator.chassis import chassis_resource
 from rackgate.simulator.engine_server import EngineServer
 from rackgate.simulator.exporter import ExporterCard, render_exporter
 from rackgate.simulator.http_server import HttpConnection, json_bytes
@@ -210,7 +211,10 @@ class _Node:
             exchange.respond(404, b"not found\n", content_type="text/plain")
 
     def control(self, exchange: Exchange) -> None:
-        """Answer `GET /control/engines` and `POST /control/engines/gpuI/start`."""
+        """Answer `GET /control/engines`, `POST /control/engines/gpuI/start`, and for the chassis."""
+        if exchange.path.startswith("/redfish/"):
+            self._chassis(exchange)
+            return
         parts = exchange.path.strip("/").split("/")
         if exchange.method == "GET" and parts == ["control", "engines"]:
             exchange.respond(200, json_bytes([self._engine(index) for index in range(len(self.cards))]))
@@ -222,6 +226,15 @@ class _Node:
                 exchange.respond(202, json_bytes({"accepted": True}))
                 return
         exchange.respond(404, json_bytes({"detail": "Not Found"}))
+
+    def _chassis(self, exchange: Exchange) -> None:
+        resource = chassis_resource(exchange.path, self.knobs)
+        if not self.knobs.controller_answers:
+            exchange.respond(503, b"")
+        elif exchange.method == "GET" and resource is not None:
+            exchange.respond(200, json_bytes({"@odata.id": exchange.path, **resource}))
+        else:
+            exchange.respond(404, b"")
 
     def start(self, index: int) -> None:
         """Ask for an engine, unless it runs or its card does not let it come back."""

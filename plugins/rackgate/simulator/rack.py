@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rackgate.simulator.scenarios import Scenario
     from rackgate.simulator.state import CardState
-    from rackgate.target import Card, Node, Target
+    from rackgate.target import Card, Node, NodeAccess, Target
 
 __all__ = ["EngineHandle", "SimulatedRack", "start_rack"]
 
@@ -217,12 +217,23 @@ def _with_urls(
     return replace(
         target,
         nodes=tuple(
-            replace(node, exporter_url=f"http://127.0.0.1:{port['exporter']}/metrics")
+            replace(
+                node,
+                exporter_url=f"http://127.0.0.1:{port['exporter']}/metrics",
+                access=_controlled(node.access, port["control"]),
+            )
             for node, port in zip(target.nodes, ports, strict=True)
         ),
         engines=tuple(replace(spec, url=urls[spec.name]) for spec in target.engines),
         gateway=replace(target.gateway, url=gateway_url) if target.gateway else None,
     )
+
+
+def _controlled(access: NodeAccess, port: int) -> NodeAccess:
+    """Return how a node may be asked, with the address of its controller."""
+    if access.redfish is None:
+        return access
+    return replace(access, redfish=replace(access.redfish, url=f"http://127.0.0.1:{port}"))
 
 
 def _call(url: str, *, method: str = "GET") -> bytes:

@@ -19,6 +19,7 @@ from rackgate.target import (
     Node,
     NodeAccess,
     Prices,
+    Redfish,
     Target,
     vendor_of,
 )
@@ -27,6 +28,8 @@ __all__ = ["CARD_MODEL", "CARD_SKU", "RackSettings", "chosen_scenario", "pci_of"
 
 CARD_SKU = "SIM-700"
 CARD_MODEL = "Simulated SIM-700 141GB"
+_LOGIN = "RACKGATE_SIMULATED_CONTROLLER"  # a variable that nobody sets: the controller asks for nothing
+_CONTROLLER = Redfish(url="http://127.0.0.1", user_env=_LOGIN, password_env=_LOGIN, session=False)
 _ORDERED = Expect(
     pins={
         "driver": "580.82.07",
@@ -37,7 +40,9 @@ _ORDERED = Expect(
         "vbios": "96.00.74.00.01",
     },
     processes=("rackgate-simulated-engine",),
+    firmware={"BMC": "24.10-4"},
     nvlinks=4,
+    infiniband_ports=2,
     fabric=True,
     mig=0,
     container_image="rackgate/cuda:13.0",
@@ -83,7 +88,7 @@ def simulated_target(settings: RackSettings) -> Target:
                 _card(settings, node, index, chosen.card(card).sku or chosen.node(node).sku)
                 for index, card in enumerate(cards)
             ),
-            access=NodeAccess(root=_host_root(chosen.node(node).host_root)),
+            access=NodeAccess(root=_host_root(chosen.node(node).host_root), redfish=_CONTROLLER),
             expect=_ORDERED,
         )
         for node, cards in _names(settings)

@@ -32,7 +32,7 @@ CARD_PROBES = {
 _SAME_NAME = (
     *("recovery_action", "row_remap_pending", "row_remap_failed", "remapped_rows_uncorrectable"),
     *("ecc_volatile_uncorrectable", "ecc_aggregate_uncorrectable", "nvlinks_up"),
-    *("leak_detectors_wet", "leak_detectors_unknown", "power_supplies_bad", "clock_offset_s"),
+    *("power_supplies_bad", "clock_offset_s"),
 )
 _UNITS = {name: unit for name, (unit, _) in (CARD_PROBES | NODE_PROBES).items()}
 
@@ -48,6 +48,9 @@ def probe_readings(readings: Iterable[Reading], entities: Sequence[str]) -> Prob
         used = latest.get((entity, "memory_used_mib"))
         if used is not None:
             found["memory_in_use_mib", entity] = _from("memory_in_use_mib", entity, used)
+        wet, silent = (latest.get((entity, f"leak_detectors_{state}")) for state in ("wet", "unknown"))
+        if wet is not None and silent is not None:
+            found["leak_detectors_wet", entity] = _leaks(entity, wet, silent)
         width, best = latest.get((entity, "pcie_width")), latest.get((entity, "pcie_width_max"))
         if width is not None and best is not None:
             found["pcie_width_lost", entity] = _lost_lanes(entity, width, best)
@@ -61,6 +64,15 @@ def _from(name: str, entity: str, reading: Reading) -> Measurement:
     return Measurement(
         metric=name, entity=entity, value=reading.value, unit=_UNITS[name], count=1, source="probe"
     )
+
+
+def _leaks(entity: str, wet: Reading, silent: Reading) -> Measurement:
+    """Return how many detectors are wet; one that is not enabled might be."""
+    name = "leak_detectors_wet"
+    if not wet.value and silent.value:
+        text = f"{silent.value:g} leak detectors are not enabled or say nothing"
+        return missing(name, entity, _UNITS[name], Reason.ABSENT, text)
+    return _from(name, entity, wet)
 
 
 def _lost_lanes(entity: str, width: Reading, best: Reading) -> Measurement:

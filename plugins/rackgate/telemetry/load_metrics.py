@@ -86,6 +86,16 @@ def _power_share(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -
     return share_of_limit(power, limit, start_ns, end_ns)
 
 
+def _leaks(table: TelemetryTable, node: str, start_ns: int, end_ns: int) -> Finding:
+    """Return how many detectors were wet, for good once they were; one that is not enabled might be."""
+    wet = highest_standing(table.series(node, "leak_detectors_wet"), start_ns, end_ns)
+    silent = highest_standing(table.series(node, "leak_detectors_unknown"), start_ns, end_ns)
+    if not wet.value and silent.value:
+        text = f"{silent.value:g} leak detectors are not enabled or say nothing"
+        return Finding(value=None, reason=Reason.ABSENT, detail=text)
+    return wet
+
+
 def _pcie_lost(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
     """Return how far generation and width were below the card's best, at the best moment of the load."""
     lost, words = 0.0, []
@@ -137,6 +147,16 @@ _DEFINITIONS: dict[str, tuple[str, str, Callable[[TelemetryTable, str, int, int]
         "NVLink CRC errors, replays, recoveries and symbol errors that came during the load.",
         _grown("nvlink_crc_errors", "nvlink_replays", "nvlink_recoveries", "nvlink_symbol_errors"),
     ),
+    "infiniband_error_growth": (
+        "errors",
+        "Symbol errors, receive errors, recoveries and downed links of InfiniBand that came during the load.",
+        _grown("infiniband_errors"),
+    ),
+    "leaks_seen": (
+        "detectors",
+        "Leak detectors that were wet at any moment of the load, where all of them are enabled.",
+        _leaks,
+    ),
     "pcie_lost": (
         "steps",
         "PCIe generations and lanes below the card's best, at its best moment of the load.",
@@ -160,6 +180,8 @@ _INPUTS: dict[str, tuple[str, ...]] = {
         *("card:pcie_generation", "card:pcie_generation_max"),
         *("card:pcie_width", "card:pcie_width_max"),
     ),
+    "infiniband_error_growth": ("host:infiniband",),
+    "leaks_seen": ("redfish:leak_detectors_wet", "redfish:leak_detectors_unknown"),
     "temperature_deviation_c": ("card:temperature_c",),
     "xids_failed": ("kernel_log",),
     "xids_warned": ("kernel_log",),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
@@ -13,11 +15,12 @@ from rackgate.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from rackgate.target import Node
     from rackgate.telemetry.event_book import EventBook
     from rackgate.telemetry.host import Fact
     from rackgate.telemetry.host_triage import HostFinding
 
-__all__ = ["HOST_STEPS", "NODE_PROBES", "probe_events", "probe_hosts"]
+__all__ = ["HOST_STEPS", "NODE_PROBES", "probe_events", "probe_hosts", "probe_ports"]
 
 Probes = dict[tuple[str, str], Measurement]
 
@@ -41,8 +44,11 @@ NODE_PROBES = {
     "host_warnings": ("findings", "Findings of class WARN in any step: complete, but degraded."),
     "host_outliers": ("facts", "Facts in which the node differs from most other nodes."),
     "clock_offset_s": ("s", "Distance of the node's clock from its time server's."),
-    "leak_detectors_wet": ("detectors", "Leak detectors that are or were wet."),
-    "leak_detectors_unknown": ("detectors", "Leak detectors that are not enabled or say nothing."),
+    "leak_detectors_wet": ("detectors", "Leak detectors that are wet, where all of them are enabled."),
+    "infiniband_ports_lost": (
+        "ports",
+        "InfiniBand ports that the target declares - those that are active at the rate of most.",
+    ),
     "power_supplies_bad": ("supplies", "Power supplies that are not enabled and healthy."),
     "xids_since_boot": (
         "events",
@@ -73,6 +79,23 @@ def probe_hosts(facts: Mapping[str, Mapping[str, Fact]], cards: Mapping[str, int
         found["host_outliers", node] = _counted("host_outliers", node, len(mine), text)
         found["clock_offset_s", node] = _offset(node, known["clock_offset_s"])
     return found
+
+
+def probe_ports(node: Node, fact: Fact) -> Probes:
+    """Return how many declared InfiniBand ports are not active, or slower than most of the node's."""
+    name, declared = "infiniband_ports_lost", node.expect.infiniband_ports
+    if declared is None:
+        return {}
+    if fact.value is None:
+        return {
+            (name, node.name): missing(name, node.name, "ports", fact.reason or Reason.ABSENT, fact.detail)
+        }
+    ports = re.findall(r"(\S+): (\w+) ?(\d*)", fact.value)
+    rates = [int(rate) for _, state, rate in ports if state == "ACTIVE" and rate]
+    usual = Counter(rates).most_common(1)[0][0] if rates else 0
+    good = sum(1 for _, state, rate in ports if state == "ACTIVE" and int(rate or 0) >= usual)
+    text = f"{good} of {declared} ports active at {usual} Gbit/s: {fact.value}"
+    return {(name, node.name): _counted(name, node.name, max(0, declared - good), text)}
 
 
 def _judged_step(step: str, node: str, findings: Iterable[HostFinding]) -> Measurement:

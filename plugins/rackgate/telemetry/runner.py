@@ -200,8 +200,8 @@ class RootRunner:
     NAME is the command line with every run of other characters than letters, digits, dot, dash and
     underscore as one underscore, 120 characters at most. A file that begins with `exit N` gives that
     status. A piece between `«` and `»` stands once for each card, `@` being its number, commas between;
-    `@@` is how many cards there are. `base.txt` names a folder beside this one, whose files count where this
-    one has none.
+    `@@` is how many cards there are. A file `grow N` reads as a number that begins at 0 and grows by N each
+    second. `base.txt` names a folder beside this one, whose files count where this one has none.
     """
 
     def __init__(self, root: Path, name: str = "localhost") -> None:
@@ -209,6 +209,7 @@ class RootRunner:
         base = root / "base.txt"
         below = [root.parent / base.read_text("utf-8").strip()] if base.is_file() else []
         self._roots = (root, *below)
+        self._began = time.monotonic()
 
     def run(self, command: Command, deadline_s: float) -> Ran:
         """Return what the folder says that the command says."""
@@ -230,7 +231,13 @@ class RootRunner:
         found: dict[str, Ran] = {}
         for root in reversed(self._roots):
             found |= _files_below(root, patterns)
-        return found
+        return {path: self._grown(ran) for path, ran in found.items()}
+
+    def _grown(self, ran: Ran) -> Ran:
+        rate = re.fullmatch(r"grow (\d+)\n?", ran.text)
+        if rate is None:
+            return ran
+        return Ran(text=f"{int(int(rate[1]) * (time.monotonic() - self._began))}\n", status=0)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -1,0 +1,52 @@
+"""The management controller of a simulated node: DMTF's tree, as far as it is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rackgate.simulator.knobs import NodeKnobs
+
+__all__ = ["chassis_resource"]
+
+_ROOT = "/redfish/v1"
+_TRAY = f"{_ROOT}/Chassis/Tray"
+_LEAKS = f"{_TRAY}/ThermalSubsystem/LeakDetection/LeakDetectors"
+_SUPPLIES = f"{_TRAY}/PowerSubsystem/PowerSupplies"
+
+
+def _link(path: str) -> dict[str, str]:
+    return {"@odata.id": path}
+
+
+def _collection(*paths: str) -> dict[str, Any]:
+    return {"Members": [_link(path) for path in paths], "Members@odata.count": len(paths)}
+
+
+def chassis_resource(path: str, knobs: NodeKnobs) -> dict[str, Any] | None:
+    """Return one resource, None if there is none of that path."""
+    state = "Disabled" if knobs.leak == "disabled" else "Enabled"
+    wet = "Critical" if knobs.leak == "wet" else "OK"
+    tree: dict[str, dict[str, Any]] = {
+        f"{_ROOT}/Chassis": _collection(_TRAY),
+        _TRAY: {
+            "Id": "Tray",
+            "ThermalSubsystem": _link(f"{_TRAY}/ThermalSubsystem"),
+            "PowerSubsystem": _link(f"{_TRAY}/PowerSubsystem"),
+        },
+        f"{_TRAY}/ThermalSubsystem": {"LeakDetection": _link(f"{_TRAY}/ThermalSubsystem/LeakDetection")},
+        f"{_TRAY}/ThermalSubsystem/LeakDetection": {"LeakDetectors": _link(_LEAKS)},
+        _LEAKS: _collection(f"{_LEAKS}/0"),
+        f"{_LEAKS}/0": {"Id": "0", "DetectorState": wet, "Status": {"State": state, "Health": "OK"}},
+        f"{_TRAY}/PowerSubsystem": {"PowerSupplies": _link(_SUPPLIES)},
+        _SUPPLIES: _collection(f"{_SUPPLIES}/0"),
+        f"{_SUPPLIES}/0": {
+            "Name": "PSU 0",
+            "Status": {"State": "Enabled", "Health": "Critical" if knobs.supply_broken else "OK"},
+        },
+        f"{_ROOT}/UpdateService/FirmwareInventory": _collection(
+            f"{_ROOT}/UpdateService/FirmwareInventory/BMC"
+        ),
+        f"{_ROOT}/UpdateService/FirmwareInventory/BMC": {"Id": "BMC", "Version": "24.10-4"},
+    }
+    return tree.get(path)
