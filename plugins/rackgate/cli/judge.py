@@ -65,7 +65,10 @@ def _judge_run(options: argparse.Namespace) -> int:
     profile = options.profile or str(finished.run["profile"])
     registry = _registry()
     acceptance = load_acceptance(options.slo, profile, metrics=registry.metrics, target=finished.target)
-    judged = judge_again(finished, acceptance, registry, options.run_folder / "views" / options.view)
+    view = options.run_folder / "views" / options.view
+    # Who names no other file asks what the run was asked; rows that ship since then are no news of it.
+    own = options.slo is None and options.profile in (None, finished.run["profile"])
+    judged = judge_again(finished, acceptance, registry, view, only_asked=own)
     paths = write_views(options.run_folder, options.view)
     if options.json:
         sys.stdout.write(json.dumps(_plain(judged, paths), indent=2, ensure_ascii=False) + "\n")
@@ -95,6 +98,7 @@ def _plain(judged: Judged, paths: list[Path]) -> dict[str, Any]:
     return {
         **{name: judged.end[name] for name in ("headline", "verdict", "accepted", "scope_text", "counts")},
         "verdicts": judged.verdicts,
+        "left_out": judged.left_out,
         "changed": {check: {"was": was, "is": now} for check, (was, now) in judged.changed.items()},
         "files": [str(path) for path in paths],
     }
@@ -104,5 +108,7 @@ def _text(judged: Judged, paths: list[Path], *, same: bool) -> str:
     lines = [message for check, message in judged.messages.items() if judged.verdicts[check] not in _ACCEPTED]
     lines += [f"{check}: was {was}, is {now}" for check, (was, now) in judged.changed.items()]
     whose = "the acceptance of the run" if same else "another acceptance than the run's"
+    if judged.left_out:
+        lines.append(f"{judged.left_out} checks of this version were not asked in the run, and are left out")
     lines += [judged.end["headline"], f"{judged.end['scope_text']}; judged by {whose}"]
     return "\n".join([*lines, *map(str, paths)]) + "\n"

@@ -65,6 +65,10 @@ class Finished:
             for record in self.of("verdict")
         }
 
+    def asked(self) -> frozenset[str]:
+        """Return the checks that the run had planned."""
+        return frozenset(str(check["id"]) for record in self.of("plan") for check in record["checks"])
+
     def recorded(self, check: Check) -> Measurement:
         """Return what the run measured for the same question, whatever bound was asked then."""
         row = check.slo

@@ -33,12 +33,16 @@ __all__ = ["Judged", "judge_again"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A later judgement: its last record, each verdict, and what the run itself had said."""
+    """A later judgement: its last record, each verdict, and what the run itself had said.
+
+    `left_out` counts the checks that the run had not asked and that were left out therefore.
+    """
 
     end: dict[str, Any]
     verdicts: dict[str, str]
     before: dict[str, str]
     messages: dict[str, str]
+    left_out: int = 0
 
     @property
     def changed(self) -> dict[str, tuple[str, str]]:
@@ -51,11 +55,14 @@ class Judged:
         }
 
 
-def judge_again(finished: Finished, acceptance: Acceptance, registry: Registry, view: Path) -> Judged:
+def judge_again(
+    finished: Finished, acceptance: Acceptance, registry: Registry, view: Path, *, only_asked: bool = False
+) -> Judged:
     """Judge the run by `acceptance` and write the records of that into the folder `view`.
 
     What stands in samples and telemetry is computed anew, what was probed is taken from the run's own
-    records; what the evidence does not hold is UNKNOWN, with the reason.
+    records; what the evidence does not hold is UNKNOWN, with the reason. With `only_asked` a check that
+    the run did not ask is left out: a later version ships more rows.
     """
     left_out = {str(unit): "excluded" for unit in finished.run.get("excluded") or ()}
     ledger = Ledger(target=finished.target, left_out=left_out)
@@ -67,14 +74,22 @@ def judge_again(finished: Finished, acceptance: Acceptance, registry: Registry, 
         run.grade = finished.grade
         stages = tuple(finished.run.get("stages") or STAGES)
         run.open(stages=stages, facts={"judged_again": _about(finished)})
-        run.plan(list(plan_checks(finished.target, acceptance.slos, stages)))
+        checks = plan_checks(finished.target, acceptance.slos, stages)
+        asked = finished.asked()
+        run.plan([check for check in checks if check.id in asked or not only_asked])
         messages = _Judging(run, finished).judge_all()
         end = _end(run, finished)
         run.close(**end)
         view.mkdir(parents=True, exist_ok=True)
         shutil.move(run.evidence / "records.jsonl", view / JUDGEMENT)
     verdicts = {check: ledger.skipped.get(check, str(verdict)) for check, verdict in ledger.verdicts.items()}
-    return Judged(end=end, verdicts=verdicts, before=finished.verdicts(), messages=messages)
+    return Judged(
+        end=end,
+        verdicts=verdicts,
+        before=finished.verdicts(),
+        messages=messages,
+        left_out=len(checks) - len(verdicts),
+    )
 
 
 def _about(finished: Finished) -> dict[str, Any]:
