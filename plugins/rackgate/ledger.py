@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rackgate.planning import members_of
+from rackgate.probes.probe import probe_of
 from rackgate.slo import STAGES, Check, Scope, Severity
 from rackgate.verdict import Verdict, worst
 
@@ -213,8 +214,8 @@ class Ledger:
         later = STAGES[STAGES.index(slo.stage) + 1 :]
         if self.stop_on_fail or slo.stage == "selfcheck":
             return Gate(by=check.id, verdict=verdict, stage=slo.stage, stages=later)
-        if slo.stage not in _QUALIFYING:
-            return None
+        if slo.stage not in _QUALIFYING or (verdict is Verdict.UNKNOWN and probe_of(slo.metric)):
+            return None  # a probe that could not be asked, or has no floor, says nothing against the card
         if slo.metric == "gateway_request_ok":
             return Gate(by=check.id, verdict=verdict, stage=slo.stage, stages=_THROUGH_GATEWAY)
         if slo.scope in (Scope.CARD, Scope.ENGINE, Scope.NODE):

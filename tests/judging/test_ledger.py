@@ -70,6 +70,26 @@ def gated(ledger):
     return {check for check, kind in ledger.skipped.items() if kind == "gated"}
 
 
+@pytest.mark.parametrize(
+    ("verdict", "stop_on_fail", "stages"),
+    [
+        (Verdict.FAIL, False, {"single_card", "two_card"}),
+        (Verdict.UNKNOWN, False, set()),
+        (Verdict.UNKNOWN, True, {"single_card", "two_card"}),
+    ],
+)
+def test_a_probe_takes_a_card_out_by_what_it_found_and_not_by_what_it_could_not_ask(
+    rack, verdict, stop_on_fail, stages
+):
+    tool = Check(slo=row("preflight.tool", metric="probe.tool.not_passed"), entity="node1/gpu0")
+    later = [row("single_card.ttft"), row("two_card.scaling", Scope.CARD)]
+    checks = [Check(slo=one, entity=f"node1/gpu{index}") for one in later for index in (0, 1)]
+    played = Ledger(target=rack(), stop_on_fail=stop_on_fail)
+    played.enter(tool, verdict)
+    assert not played.verdict.accepted
+    assert stages == {check.slo.stage for check in checks if played.gated_by(check)}
+
+
 def test_all_pass_is_accepted(ledger):
     whole = ledger()
     assert (Verdict.PASS, (), set()) == (whole.verdict, whole.missing(), gated(whole))
