@@ -33,7 +33,7 @@ def values(text: str, asked: Asked) -> list[Value]:
                 if one.get("entity_group") == "GPU":
                     said = "; ".join(str(each.get("warning")) for each in one.get("warnings", ()))
                     card = asked.index_of(int(field(one, "entity_id")), serials.get(one["entity_id"], ""))
-                    results[card][status].append(f"{field(test, 'name')} {said}".strip())
+                    results[card][status].append(f"{field(test, 'name')}: {said}".rstrip(": "))
     return [_of_card(card, results[card], asked) for card in sorted(results)]
 
 
@@ -46,8 +46,8 @@ def _serials(found: object) -> dict[int, str]:
 def _of_card(card: int, by_status: dict[str, list[str]], asked: Asked) -> Value:
     name, entity = "not_passed", f"gpu{card}"
     bad = by_status["Fail"] + by_status["Warn"]
-    ran = {line.split(" ")[0] for line in by_status["Pass"] + bad}
-    skipped = [line for line in by_status["Skip"] if line.split(" ")[0] not in asked.may_skip]
+    ran = {line.split(":")[0] for line in by_status["Pass"] + bad}
+    skipped = [line for line in by_status["Skip"] if line.split(":")[0] not in asked.may_skip]
     lacking = [test for test in asked.expects if test not in ran | asked.may_skip]
     if not bad and (skipped or lacking):
         named = "; ".join([*skipped, *(f"{test} did not run" for test in lacking)])[:300]
