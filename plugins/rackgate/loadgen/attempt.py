@@ -165,13 +165,10 @@ class Attempt:
         """Choose the reader by what the server says it sends."""
         self.head = head
         if head.status == 200:
-            kind = head.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-            self._reader = self._protocol.reader(streamed=kind != b"application/json")
-            coding = head.headers.get(b"content-encoding", b"identity")
-            if coding.lower() != b"identity" and self._exchange is not None:
-                self._exchange.abort(
-                    Ending.MALFORMED, f"content-encoding {coding.decode('latin-1')} was not asked for"
-                )
+            self._reader = self._protocol.reader(streamed=head.kind != b"application/json")
+            if head.coding != b"identity" and self._exchange is not None:
+                coding = head.coding.decode("latin-1")
+                self._exchange.abort(Ending.MALFORMED, f"content-encoding {coding} was not asked for")
 
     def on_body(self, reads: list[tuple[int, bytes]]) -> None:
         """Put pieces of the body aside, within bounds."""

@@ -17,6 +17,7 @@ _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _EXTENSIONS = rb'(?:;%b(?:=(?:%b|"[ !#-\[\]-~]*"))?)*' % (_TOKEN, _TOKEN)
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})%b" % _EXTENSIONS)
 _BEGUN_SIZE_LINE = re.compile(rb"[0-9A-Fa-f]{1,15}(?:;[!-~ ]*)?\r?")
+_LAST_CHUNK = b"0\r\n\r\n"
 _LONGEST_LINE = 16384
 _MOST_TRAILER_BYTES = 65536
 
@@ -106,7 +107,9 @@ class Chunked:
                     taken.append((t_ns, data[begin:-2]))  # mostly a read is one whole chunk
                     continue
                 place = self._take_whole(t_ns, data, taken)
-                if place < len(data):
+                if data[place:] == _LAST_CHUNK:
+                    self.ended, between = True, False
+                elif place < len(data):
                     self._scan(t_ns, data[place:], taken)
                     between = self._between_chunks
             else:

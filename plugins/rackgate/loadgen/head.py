@@ -44,6 +44,12 @@ class Head:
     length: int = 0
     keep_alive: bool = True
 
+    kind: bytes = b""
+    """The media type, in lower case and without parameters."""
+
+    coding: bytes = b"identity"
+    """How the content is encoded, in lower case."""
+
     @property
     def interim(self) -> bool:
         """True for a 1xx response, after which the real one comes."""
@@ -100,6 +106,8 @@ def _parse(data: bytes) -> Head:
         framing=framing,
         length=length,
         keep_alive=collector.keep_alive and framing is not Framing.CLOSED,
+        kind=headers.get(b"content-type", b"").split(b";")[0].strip().lower(),
+        coding=headers.get(b"content-encoding", b"identity").lower(),
     )
 
 

@@ -38,12 +38,13 @@ class Lane:
         self.taken = 0
         self.ramped = 0
         self._plan = plan
+        self._name = f"rg-{plan.digest}-{number}"
         self._prompts = _prompts(plan, self.endpoint, self.protocol, trace)
         self._head = _head(self.endpoint, self.protocol.path(self.endpoint.model))
 
     def request_id(self, kind: str, index: int) -> str:
         """Return the id of a request."""
-        return f"rg-{self._plan.digest}-{self.number}-{kind}{index}"
+        return f"{self._name}-{kind}{index}"
 
     def request(self, kind: str, index: int) -> tuple[str, bytes]:
         """Return id and bytes of a request; the same plan gives the same bytes."""
