@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rackgate.slo import Slo
     from rackgate.target import Card, Node, Target
 
-__all__ = ["HOST_METRICS", "why_not_asked"]
+__all__ = ["HOST_METRICS", "of_another_vendor", "why_not_asked"]
 
 _CHASSIS = ("leak_detectors_wet", "leaks_seen", "power_supplies_bad")
 _TRIAGE = ("host_module", "host_driver", "host_cuda", "host_runtime", "host_network", "host_warnings")
@@ -45,6 +45,29 @@ def why_not_asked(row: Slo, entity: str, target: Target) -> str:
     card = next((one for one in node.cards if one.name == entity), None)
     lacks, what = _DECLARATIONS.get(row.metric, (_never, ""))
     return f"target {target.name} {what.format(entity=entity)}" if lacks(node, card, target) else ""
+
+
+_NVIDIA = frozenset(
+    {
+        *_TRIAGE,
+        *("row_remap_pending", "row_remap_failed", "remapped_rows_uncorrectable", "remapped_rows_growth"),
+        *("recovery_action", "sram_uncorrectable", "nvlinks_lost", "nvlink_error_growth", "fabric_outside"),
+        *("mig_differences", "foreign_processes", "unowned_memory_mib", "cards_not_in_container"),
+        *("power_limit_share", "pcie_width_lost", "pcie_lost", "throttle_counters_s"),
+    }
+)
+"""What is asked with NVIDIA's tools, or what other cards do not tell."""
+
+
+def of_another_vendor(row: Slo, entity: str, target: Target) -> str:
+    """Say that a row is about what only NVIDIA's cards have, of a card or a node of other cards."""
+    cards = [card for card in target.cards if entity in (card.name, card.node)]
+    vendors = {card.vendor for card in cards}
+    if row.metric not in _NVIDIA or not vendors or "nvidia" in vendors:
+        return ""
+    return (
+        f"declared: the cards of {entity} are {', '.join(sorted(vendors))}'s, and the row is about NVIDIA's"
+    )
 
 
 def _never(_node: Node, _card: Card | None, _target: Target) -> bool:

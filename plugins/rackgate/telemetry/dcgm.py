@@ -1,4 +1,4 @@
-"""dcgm-exporter's text page -> readings; blanks, sentinels and absent series are None with a reason."""
+"""An exporter's text page (dcgm-exporter's, AMD's) -> readings; what is blank or absent has a reason."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.parser import text_string_to_metric_families
 
 from rackgate.measurement import Reason
+from rackgate.telemetry.amd_names import AMD_NAMES, amd_name, clock_event_mask, pcie_generation
 from rackgate.telemetry.dcgm_names import NAMES
 from rackgate.telemetry.pci import canonical_pci
 from rackgate.telemetry.reading import REQUIRED, Reading
@@ -45,9 +46,9 @@ _NO_PERMISSION = frozenset({0x7FFFFFF3, 0x7FFFFFFFFFFFFFF3, 2**47 + 3})
 
 _ALIASES = {
     "uuid": ("UUID", "uuid", "gpu_uuid", "exported_UUID", "exported_uuid"),
-    "index": ("gpu", "GPU", "gpu_index", "exported_gpu"),
+    "index": ("gpu", "GPU", "gpu_index", "exported_gpu", "gpu_id"),
     "host": ("Hostname", "hostname", "exported_Hostname", "exported_hostname", "node"),
-    "model": ("modelName", "model_name", "exported_modelName"),
+    "model": ("modelName", "model_name", "exported_modelName", "card_model"),
     "pci": ("pci_bus_id", "PCI_BUS_ID", "exported_pci_bus_id"),
     "link": ("nvlink", "link", "port"),
     "instance": ("GPU_I_ID", "gpu_i_id", "exported_GPU_I_ID"),
@@ -111,8 +112,11 @@ def samples_by_card(samples: Iterable[tuple[Mapping[str, str], str, float]]) -> 
         page.labels = page.labels or labels
         page.host = page.host or card_label(labels, "host")
         page.model = page.model or card_label(labels, "model")
-        link = card_label(labels, "link")
-        if link is not None:
+        link, of_amd = card_label(labels, "link"), amd_name(name, labels)
+        if of_amd is not None:
+            if not is_blank(value):  # of several engines of a card the busiest
+                page.values[of_amd] = max(value, page.values.get(of_amd, value))
+        elif link is not None:
             page.links[name, link] = value
         else:
             _add(page, name, value, of_instance=card_label(labels, "instance") is not None)
@@ -184,7 +188,23 @@ def _card_readings(page: CardPage, entity: str, node: str, t_ns: int) -> list[Re
         known = found.get(our_name)
         if known is None or known.value is None:
             found[our_name] = Reading(t_ns, node, entity, our_name, *reading)
+    found |= _of_amd(page, entity, node, t_ns)
     return list(found.values())
+
+
+def _of_amd(page: CardPage, entity: str, node: str, t_ns: int) -> dict[str, Reading]:
+    """Return the readings of a card of AMD's, of another nothing."""
+    values: dict[str, float | None] = {}
+    for name, (our_name, factor) in AMD_NAMES.items():
+        if name in page.values and our_name not in values:
+            values[our_name] = page.values[name] * factor
+    for name, our_name in (("pcie_speed", "pcie_generation"), ("pcie_max_speed", "pcie_generation_max")):
+        if name in page.values:
+            values[our_name] = pcie_generation(page.values[name])
+    values["clock_event_reasons"] = clock_event_mask(page.values)
+    return {
+        name: Reading(t_ns, node, entity, name, value) for name, value in values.items() if value is not None
+    }
 
 
 def _reading(page: CardPage, name: str, value: float) -> tuple[float | None, Reason | None, str]:

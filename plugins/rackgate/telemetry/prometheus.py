@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PrometheusApi", "PrometheusProblem", "PrometheusSource"]
 
-_SELECTOR = '{__name__=~"DCGM_FI_DEV_.+"}'
+_SELECTOR = '{__name__=~"DCGM_FI_DEV_.+|(amd_)?(gpu|pcie)_.+"}'
 _STALE_S = 60.0
 _LONGEST_S = 300.0
 
