@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from local_server import Answer, serving
 
-from rackgate.discovery.ports import listeners, parents
+from rackgate.discovery.ports import listeners, owners, parents
 from rackgate.discovery.services import find_services
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.telemetry.runner import LocalRunner
@@ -89,6 +89,16 @@ def test_addresses_are_read_in_the_kernels_spelling(address, host):
 @given(st.text(), st.lists(st.text(alphabet="0123456789ABCDEF: ", max_size=60)))
 def test_any_table_of_sockets_is_read_without_harm(text, lines):
     assert all(0 <= one.port <= 65535 for one in listeners(text, "\n".join(lines)))
+
+
+def test_the_command_of_a_process_is_told_without_its_options(tmp_path):
+    process = tmp_path / "77"
+    (process / "fd").mkdir(parents=True)
+    (process / "fd" / "3").symlink_to("socket:[5]")
+    (process / "cmdline").write_bytes(b"vllm\0serve\0llama\0--api-key\0s3cret\0")
+    (process / "environ").write_bytes(b"KEY=s3cret\0CUDA_VISIBLE_DEVICES=2,3\0")
+    owner = owners({5}, tmp_path)[5]
+    assert (77, "vllm serve llama", ("2", "3")) == (owner.pid, owner.command, owner.visible)
 
 
 def test_every_process_has_its_parent():

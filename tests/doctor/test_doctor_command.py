@@ -114,6 +114,7 @@ def test_a_page_that_never_comes_does_not_keep_anyone_waiting(file, capsys):
     ("arguments", "said"),
     [
         (["nowhere.toml"], "nowhere.toml: cannot be read"),
+        (["sim:2x2"], "a run makes the simulated rack itself"),
         (["http://127.0.0.1:1"], "--model is needed"),
         (["ftp://x", "--model", "m"], "cannot be read"),
         (["nowhere.toml", "--profile", "swift"], "nowhere.toml"),

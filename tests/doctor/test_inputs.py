@@ -1,6 +1,8 @@
 """Each kind of input is really tried: it is there, or it is not and the smallest cure is named."""
 
+import re
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from rackgate.target import (
     BatchSystem,
     Card,
     EngineSpec,
+    Expect,
     Gateway,
     Member,
     Node,
@@ -169,6 +172,32 @@ def test_a_program_that_an_engine_is_started_with_must_be_there(outlooks):
     assert (Outlook.UNKNOWN, True) == (one.outlook, "no-such-program" in one.because)
     there = outlooks(target(launcher="process", settings={"command": ["sh"]}), [asked])
     assert Outlook.RUN == there[f"{asked.id} @ {CARD}"].outlook
+
+
+def test_a_container_needs_its_daemon_and_its_image(outlooks):
+    asked = row("first_request_ok", "engine", bound=1.0)
+    settings = {"image": "vllm/vllm-openai:v0", "docker_host": "unix:///nowhere/docker.sock"}
+    one = outlooks(target(launcher="container", settings=settings), [asked])[f"{asked.id} @ {CARD}"]
+    assert (Outlook.UNKNOWN, True) == (one.outlook, "image vllm/vllm-openai:v0" in one.because)
+
+
+def test_a_process_that_is_nobodys_on_a_card_is_told_before_the_run(outlooks, tmp_path):
+    listing = (HEALTHY / "commands" / "nvidia-smi_-q_-x.txt").read_text(encoding="utf-8")
+    process = "<process_info><pid>4242</pid><type>C</type><process_name>miner</process_name>"
+    process += "<used_memory>9000 MiB</used_memory></process_info>"
+    held = re.sub(
+        r"<processes>.*?</processes>", f"<processes>{process}</processes>", listing, flags=re.DOTALL
+    )
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands" / "nvidia-smi_-q_-x.txt").write_text(held, encoding="utf-8")
+    (tmp_path / "proc/sys/kernel").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/osrelease").write_text("6.8.0\n")
+    opened = target(access=NodeAccess(root=str(tmp_path)))
+    nodes = (replace(opened.nodes[0], expect=Expect(processes=("VLLM::*",))),)
+    one = outlooks(replace(opened, nodes=nodes), [row("foreign_processes")])[
+        f"preflight.foreign_processes @ {CARD}"
+    ]
+    assert (Outlook.FAIL, True) == (one.outlook, "miner" in one.because and "4242" in one.because)
 
 
 def test_loads_through_a_gateway_need_the_gateway(outlooks, engine):

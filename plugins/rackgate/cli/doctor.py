@@ -79,6 +79,10 @@ def _target(text: str, model: str) -> Target:
     from rackgate.discovery.look import look_at_this_machine
     from rackgate.engines.launchers import load_checked_target
 
+    if text == "sim" or text.startswith("sim:"):
+        raise ConfigError(
+            [f"{text}: a run makes the simulated rack itself: there is nothing to examine before"]
+        )
     if text == LOCAL:
         return local_target(look_at_this_machine())
     if not text.startswith(("http://", "https://")):

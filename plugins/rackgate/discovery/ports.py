@@ -23,7 +23,10 @@ class Listener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The process behind a socket: its command, and the cards that its environment gives it, if it says."""
+    """The process behind a socket: its command without options.
+
+    `visible` are the cards that its environment lets it see, None if it does not say.
+    """
 
     pid: int
     command: str
@@ -92,14 +95,22 @@ def parents(proc: Path = Path("/proc")) -> dict[int, int]:
 
 
 def _owner(folder: Path) -> Owner:
-    words = [word for word in _parts(folder / "cmdline") if word]
-    command = " ".join(words)[:120]
+    command = " ".join(_program(_parts(folder / "cmdline")))[:120]
     settings = dict(part.partition("=")[::2] for part in _parts(folder / "environ"))
     given = settings.get("CUDA_VISIBLE_DEVICES") or settings.get("NVIDIA_VISIBLE_DEVICES")
     visible = None
     if given and given not in ("all", "none", "void"):
         visible = tuple(part.strip() for part in given.split(",") if part.strip())
     return Owner(pid=int(folder.name), command=command, visible=visible)
+
+
+def _program(words: list[str]) -> list[str]:
+    """Return the words before the first option, but for `-m`: what follows may be a key."""
+    end = next(
+        (place for place, word in enumerate(words) if not word or (word.startswith("-") and word != "-m")),
+        len(words),
+    )
+    return words[:end]
 
 
 def _parts(path: Path) -> list[str]:
