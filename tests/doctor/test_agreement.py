@@ -29,7 +29,7 @@ def site_of(rack):
 
 
 SCENARIOS = (
-    *("healthy", "lost_card", "blank_telemetry", "silent_exporter", "blank_counters"),
+    *("healthy", "lost_card", "blank_telemetry", "silent_exporter"),
     *("dead_engine", "wrong_model", "neglected_host", "mute_host"),
 )
 
@@ -37,6 +37,7 @@ SCENARIOS = (
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_doctor_says_beforehand_what_preflight_then_says(registry, scenario):
     rows = load_acceptance(None, "smoke", metrics=registry.metrics, target=None).slos
+    rows = [row for row in rows if row.metric in registry.metrics]  # what probes measure is their file's
     with start_rack(RackSettings(scenario=scenario)) as rack:
         site = site_of(rack)
         checks = plan_checks(site.target, rows, ("preflight",))
