@@ -54,6 +54,7 @@ def _all_pass(found):
         for test in category["tests"]:
             for one in test["results"]:
                 one["status"] = "Pass"
+            test["test_summary"]["status"] = "Pass"
 
 
 def test_a_test_of_dcgm_that_was_skipped_is_no_pass():
@@ -66,6 +67,30 @@ def test_a_test_of_dcgm_that_was_skipped_is_no_pass():
     assert "skipped: pcie" in second.detail
     planned = Asked(node="node1", cards=TWO.cards, may_skip=frozenset({"pcie"}))
     assert [0.0, 0.0] == [one.value for one in read("dcgm", changed("dcgm.json", skipped), planned).values]
+
+
+@pytest.mark.parametrize(("status", "value"), [("Fail", 1.0), ("Warn", 1.0), ("Skip", None)])
+def test_what_failed_or_was_skipped_on_no_card_by_itself_counts_for_every_card(status, value):
+    def whole(found):
+        _all_pass(found)
+        test = found["DCGM Diagnostic"]["test_categories"][0]["tests"][0]
+        test["test_summary"] = {"status": status, "warnings": [{"warning": "CUDA library not found"}]}
+
+    answer = read("dcgm", changed("dcgm.json", whole))
+    assert [value, value] == [one.value for one in answer.values]
+    assert all("software: CUDA library not found" in one.detail for one in answer.values)
+
+
+def test_a_card_that_no_test_ran_on_has_no_value():
+    def without(found):
+        _all_pass(found)
+        for category in found["DCGM Diagnostic"]["test_categories"]:
+            for test in category["tests"]:
+                test["results"] = [one for one in test["results"] if one["entity_id"] == 0]
+                test["test_summary"]["status"] = "Pass"
+
+    first, second = read("dcgm", changed("dcgm.json", without)).values
+    assert (0.0, None, "no test ran on it") == (first.value, second.value, second.detail)
 
 
 def test_a_test_of_dcgm_that_was_expected_and_did_not_run_leaves_no_value():

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import TYPE_CHECKING, Any
 
 from rackgate.measurement import Reason
 from rackgate.probes.json_text import field, one_object
 from rackgate.probes.probe import Asked, BadOutput, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["values"]
 
@@ -14,7 +18,10 @@ _STATUSES = ("Pass", "Fail", "Warn", "Skip")
 
 
 def values(text: str, asked: Asked) -> list[Value]:
-    """Return `not_passed` of each card: its tests that failed; a test that was skipped is no pass."""
+    """Return `not_passed` of each card: its tests that failed; a test that was skipped is no pass.
+
+    What failed or was skipped as a whole, and on no card by itself, counts for every card.
+    """
     found = one_object(text)
     error = found.get("DCGM Diagnostic", {}).get("runtime_error")
     if error:
@@ -23,24 +30,44 @@ def values(text: str, asked: Asked) -> list[Value]:
     if version.split(".", maxsplit=1)[0] != "4":
         raise BadOutput(f"written by DCGM {version}; known is the output of 4")
     serials = _serials(found)
-    results: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for category in field(found, "DCGM Diagnostic", "test_categories"):
-        for test in field(category, "tests"):
-            for one in test.get("results", ()):
-                status = str(field(one, "status"))
-                if status not in _STATUSES:
-                    raise BadOutput(f"test {field(test, 'name')} has the status '{status}'")
-                if one.get("entity_group") == "GPU":
-                    said = "; ".join(str(each.get("warning")) for each in one.get("warnings", ()))
-                    card = asked.index_of(int(field(one, "entity_id")), serials.get(one["entity_id"], ""))
-                    results[card][status].append(f"{field(test, 'name')}: {said}".rstrip(": "))
-    return [_of_card(card, results[card], asked) for card in sorted(results)]
+    tests = [
+        test for one in field(found, "DCGM Diagnostic", "test_categories") for test in field(one, "tests")
+    ]
+    by_card: dict[int, dict[str, list[str]]] = {card: defaultdict(list) for card in serials}
+    for test in tests:
+        for card, status, line in _results(test, list(by_card)):
+            by_card.setdefault(card, defaultdict(list))[status].append(line)
+    return [
+        _of_card(asked.index_of(card, serials.get(card, "")), by_card[card], asked)
+        for card in sorted(by_card)
+    ]
 
 
-def _serials(found: object) -> dict[int, str]:
-    groups = found.get("entity_groups", ()) if isinstance(found, dict) else ()
-    entities = [one for group in groups if group.get("entity_group") == "GPU" for one in group["entities"]]
-    return {one["entity_id"]: str(one.get("serial_num", "")) for one in entities}
+def _serials(found: dict[str, Any]) -> dict[int, str]:
+    groups = [group for group in found.get("entity_groups", ()) if group.get("entity_group") == "GPU"]
+    return {one["entity_id"]: str(one.get("serial_num", "")) for group in groups for one in group["entities"]}
+
+
+def _results(test: dict[str, Any], cards: list[int]) -> Iterator[tuple[int, str, str]]:
+    own = [one for one in test.get("results", ()) if one.get("entity_group") == "GPU"]
+    for one in own:
+        yield int(field(one, "entity_id")), _status(test, one), _line(test, one)
+    whole = test.get("test_summary", {"status": "Pass"})
+    if _status(test, whole) != "Pass" and all(_status(test, one) == "Pass" for one in own):
+        for card in cards:
+            yield card, _status(test, whole), _line(test, whole)
+
+
+def _status(test: dict[str, Any], said: dict[str, Any]) -> str:
+    status = str(field(said, "status"))
+    if status not in _STATUSES:
+        raise BadOutput(f"test {field(test, 'name')} has the status '{status}'")
+    return status
+
+
+def _line(test: dict[str, Any], said: dict[str, Any]) -> str:
+    warnings = "; ".join(str(each.get("warning")) for each in said.get("warnings", ()))
+    return f"{field(test, 'name')}: {warnings}".rstrip(": ")
 
 
 def _of_card(card: int, by_status: dict[str, list[str]], asked: Asked) -> Value:
@@ -49,8 +76,9 @@ def _of_card(card: int, by_status: dict[str, list[str]], asked: Asked) -> Value:
     ran = {line.split(":")[0] for line in by_status["Pass"] + bad}
     skipped = [line for line in by_status["Skip"] if line.split(":")[0] not in asked.may_skip]
     lacking = [test for test in asked.expects if test not in ran | asked.may_skip]
-    if not bad and (skipped or lacking):
+    if not bad and (skipped or lacking or not ran):
         named = "; ".join([*skipped, *(f"{test} did not run" for test in lacking)])[:300]
-        return Value(name=name, entity=entity, value=None, reason=Reason.ABSENT, detail=f"skipped: {named}")
+        text = f"skipped: {named}" if named else "no test ran on it"
+        return Value(name=name, entity=entity, value=None, reason=Reason.ABSENT, detail=text)
     detail = "; ".join(bad)[:400] or f"passed: {', '.join(sorted(ran))}"
     return Value(name=name, entity=entity, value=float(len(bad)), count=len(ran), detail=detail)
