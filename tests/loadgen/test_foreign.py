@@ -150,6 +150,19 @@ def test_a_file_that_the_tool_itself_wrote_is_read(judged, name):
     assert "UNKNOWN" == judged(data, "error_rate", 0.01, statistic="value", unit="ratio")[1]
 
 
+def test_a_file_that_vllm_itself_wrote_is_read(judged):
+    data = json.loads((DATA / "vllm-bench-serve-0.32.0.json").read_text())
+    row = {"statistic": "p50"}
+    assert (0, "PASS") == judged(data, "e2e_ms", 78.0, **row)[:2]
+    assert (1, "FAIL") == judged(data, "e2e_ms", 71.0, **row)[:2]
+    assert "UNKNOWN" == judged(data, "ttft_ms", 1000.0, **row)[1]
+    without = {name: value for name, value in data.items() if name != "latencies"}
+    assert (1, "UNKNOWN") == judged(without, "e2e_ms", 78.0, **row)[:2]  # P5, P50 and P95 alone leave it open
+    assert (0, "PASS") == judged(without, "e2e_ms", 93.0, **row)[:2]
+    rate = {"statistic": "value", "unit": "tok/s", "op": ">="}
+    assert (0, "PASS") == judged(data, "output_token_throughput", 400.0, **rate)[:2]
+
+
 def test_guidellms_percentiles_of_tpot_are_over_tokens_and_those_of_its_requests_are_not(judged):
     assert "over tokens" in judged(GUIDELLM, "tpot_ms", 1000.0)[2]
     data = json.loads((DATA / "guidellm-0.8.1.json").read_text())
