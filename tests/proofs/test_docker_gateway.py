@@ -48,9 +48,9 @@ def test_a_gateway_without_health_checks_fails_the_survivors(images, run_ladder,
     )
     assert 1 == outcome.exit_status, outcome.output[-4000:]
     verdicts = {one["slo"]: one for one in outcome.of("verdict") if one["stage"] == "fault_injection"}
-    survivors = verdicts["fault_injection.survivor_error_rate"]
-    assert ("FAIL", "PASS") == (survivors["verdict"], verdicts["fault_injection.kill_healed"]["verdict"])
-    assert survivors["value"] > 0.1
-    assert "the engine stayed in rotation" in verdicts["fault_injection.kill_detection"]["detail"]
+    failed = {slo for slo, one in verdicts.items() if one["verdict"] == "FAIL"}
+    assert {"fault_injection.kill_error_rate", "fault_injection.survivor_error_rate"} <= failed
+    assert verdicts["fault_injection.survivor_error_rate"]["value"] > 0.1
+    assert "PASS" == verdicts["fault_injection.kill_healed"]["verdict"]
     looked = [one for one in outcome.of("verdict") if one["stage"] == "preflight" and not one["skipped"]]
     assert {"PASS"} == {one["verdict"] for one in looked}
