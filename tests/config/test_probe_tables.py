@@ -76,6 +76,7 @@ def test_a_shipped_probe_is_changed_with_a_reason_only(load):
         ('[probe.d]\ntool = "rvs"\ncommand = ["rvs"]\n', "name it {output}"),
         ('[probe.d]\ncommand = ["x"]\nresult = "f"\nvalues = { a = "s" }\n', "result: stands beside command"),
         ('[probe.d]\ncommand = ["x"]\nwhere = "container"\nvalues = { a = "s" }\n', "image: goes with"),
+        ('[probe.d]\ncommand = ["x"]\nscope = "rack"\nvalues = { a = "s" }\n', "runs once, where = 'here'"),
         ('[probe.d]\ncommand = ["x"]\nwhere = "there"\nvalues = { a = "s" }\n', "probe.d.where"),
         ('[probe.disk]\ncommand = ["x"]\nvalues = { reed = "GB/s" }\n' + ROW, "no metric 'probe.disk.read'"),
         ('[probe.disk]\ncommand = ["x"]\nvalues = { read = "MB/s" }\n' + ROW, "is measured in 'MB/s'"),

@@ -65,6 +65,8 @@ def test_what_is_no_positive_evidence_is_unknown_and_says_what_was_seen(rack, pr
     assert (None, reason) == (found.value, found.reason)
     assert seen in found.detail
     assert found.detail.startswith("node1 was asked: ")
+    if reason not in (Reason.TOOL_MISSING, Reason.ABSENT) and "declared is" not in seen:
+        assert found.hint.startswith("run it by hand on node1: sh -c")
 
 
 def test_a_program_that_is_not_there_says_how_to_get_it(rack, probe):

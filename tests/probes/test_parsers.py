@@ -11,6 +11,7 @@ from rackgate.measurement import Reason
 from rackgate.probes.parsers import PARSERS
 from rackgate.probes.probe import Answer, Asked, BadOutput, Probe
 from rackgate.probes.reading import read_text
+from rackgate.probes.tools import tools
 from rackgate.slo import Scope
 
 OUTPUTS = Path(__file__).parent / "outputs"
@@ -34,6 +35,10 @@ def changed(file, change):
     found = json.loads((OUTPUTS / file).read_text())
     change(found)
     return json.dumps(found)
+
+
+def test_every_tool_of_the_catalogue_has_its_reader():
+    assert set(PARSERS) == {tool.parser for tool in tools().values()}
 
 
 def test_dcgm_counts_the_tests_that_failed_of_each_card():

@@ -104,6 +104,8 @@ class ProbeTable(BaseModel):
             found.append("image: goes with where = 'container', and that with an image")
         if self.options and self.where not in ("container", "srun"):
             found.append("options: are those of where = 'container' or 'srun'")
+        if self.scope == "rack" and self.where != "here" and self.command:
+            found.append("scope: of the rack as a whole speaks what runs once, where = 'here'")
         if self.where == "here" and self.peer_command:
             found.append("peer_command: needs nodes, not where = 'here'")
         if tool.file_output and self.command and not any("{output}" in word for word in self.command):

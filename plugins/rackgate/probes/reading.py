@@ -30,9 +30,10 @@ def answer_of(probe: Probe, asked: Asked, ran: Ran, known: Container[str], answe
     answer = replace(answer, status=ran.status, text=ran.text, errors=ran.error)
     why = _unheard(probe, ran)
     if why is not None:
-        hint = probe.install if why[0] is Reason.TOOL_MISSING else ""
+        hint = probe.install if why[0] is Reason.TOOL_MISSING else _by_hand(answer)
         return replace(answer, reason=why[0], detail=why[1], hint=hint)
-    return read_text(probe, asked, ran.text, known, answer)
+    found = read_text(probe, asked, ran.text, known, answer)
+    return found if found.answered else replace(found, hint=_by_hand(answer))
 
 
 def read_text(probe: Probe, asked: Asked, text: str, known: Container[str], answer: Answer) -> Answer:
@@ -47,6 +48,10 @@ def read_text(probe: Probe, asked: Asked, text: str, known: Container[str], answ
     if not values:
         return replace(answer, reason=Reason.BLANK, detail=f"it names no value: {shown(text)}")
     return replace(answer, values=values)
+
+
+def _by_hand(answer: Answer) -> str:
+    return f"run it by hand on {answer.node}: {answer.command}"
 
 
 def _unheard(probe: Probe, ran: Ran) -> tuple[Reason, str] | None:
