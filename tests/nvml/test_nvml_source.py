@@ -204,6 +204,20 @@ def test_a_hanging_driver_holds_up_no_other_source_of_the_sampler(stand_in, tmp_
     slow.close()
 
 
+def test_what_moves_at_once_comes_with_each_poll_and_the_rest_by_the_second(stand_in):
+    source = NvmlSource(node_of(2), environment=stand_in.environment, slow_s=60.0, full_s=60.0)
+    first, second = by_field(source.poll()), by_field(source.poll())
+    source.close()
+    assert {*REQUIRED} == {*second}
+    assert {"energy_j", "memory_used_mib", "utilisation_pct", "power_limit_w"} <= {*first}
+    again = NvmlSource(node_of(2), environment=stand_in.environment, slow_s=60.0, full_s=0.0)
+    again.poll()
+    found = by_field(again.poll())
+    again.close()
+    assert "energy_j" in found
+    assert "power_limit_w" not in found
+
+
 def cpu_ticks(pid):
     parts = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return int(parts[11]) + int(parts[12])

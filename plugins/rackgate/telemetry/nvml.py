@@ -147,19 +147,26 @@ def mig_enabled(nvml: Any, handle: Any) -> Asked:
 
 
 def card_signals(
-    nvml: Any, handle: Any, *, slow: bool, host_memory_bytes: int | None = None
+    nvml: Any, handle: Any, *, slow: bool, brief: bool = False, host_memory_bytes: int | None = None
 ) -> dict[str, Asked]:
-    """Return our fields of one card; with `slow` also those that seldom change."""
-    used, total, _ = memory(nvml, handle, host_memory_bytes)
-    compute, copy = utilisation(nvml, handle)
+    """Return our fields of one card; with `slow` also those that seldom change.
+
+    `brief` gives what a verdict needs at once and leaves out what moves by seconds or is a counter.
+    """
     found = {
         "temperature_c": ask("temperature", lambda: _temperature(nvml, handle)),
-        "temperature_margin_c": ask("margin", lambda: nvml.nvmlDeviceGetMarginTemperature(handle)),
         "power_w": ask("power", lambda: nvml.nvmlDeviceGetPowerUsage(handle), 1e-3),
         "sm_clock_mhz": ask("SM clock", lambda: nvml.nvmlDeviceGetClockInfo(handle, 1)),
-        "memory_clock_mhz": ask("memory clock", lambda: nvml.nvmlDeviceGetClockInfo(handle, 2)),
         "clock_event_reasons": clock_event_reasons(nvml, handle),
+    }
+    if brief and not slow:
+        return found
+    compute, copy = utilisation(nvml, handle)
+    used, total, _ = memory(nvml, handle, host_memory_bytes)
+    found |= {
         "utilisation_pct": compute,
+        "temperature_margin_c": ask("margin", lambda: nvml.nvmlDeviceGetMarginTemperature(handle)),
+        "memory_clock_mhz": ask("memory clock", lambda: nvml.nvmlDeviceGetClockInfo(handle, 2)),
         "memory_used_mib": used,
         **_field_values(nvml, handle, tuple(_FIELD_IDS) if slow else _FAST_IDS),
     }

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NvmlSource"]
 
-_SLOW_S = 5.0
+_SLOW_S, _FULL_S = 5.0, 0.9  # between two full looks; a little less than the second that is meant
 _PROBLEMS = {
     9: (Reason.NOT_CONFIGURED, "driver_not_loaded: the kernel module does not answer"),
     12: (Reason.TOOL_MISSING, "library_not_found: libnvidia-ml.so.1 is not installed here"),
@@ -30,7 +30,10 @@ _PROBLEMS = {
 
 
 class NvmlSource:
-    """Readings of a node's cards; slow fields every `slow_s`, and each XID event that the driver tells.
+    """Readings of a node's cards, and each XID event that the driver tells.
+
+    Slow fields come every `slow_s`; what moves by seconds (memory, margin, energy, utilisation) every
+    `full_s`; temperature, power, SM clock and clock events at each poll.
 
     `facts` and `driver` are what the cards and the driver said they are, after the first poll.
     """
@@ -41,6 +44,7 @@ class NvmlSource:
         *,
         deadline_s: float = 2.0,
         slow_s: float = _SLOW_S,
+        full_s: float = _FULL_S,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = f"nvml {node.name}"
@@ -50,14 +54,16 @@ class NvmlSource:
         self._node = node
         self._deadline_s = deadline_s
         self._slow_s = slow_s
+        self._full_s = full_s
         self._child = Child("rackgate.telemetry.nvml_worker", environment)
-        self._slow_at = -1e9
+        self._slow_at = self._full_at = -1e9
 
     def poll(self) -> list[Reading]:
         """Return every field of each declared card, or why there is none."""
-        slow = time.monotonic() - self._slow_at >= self._slow_s
+        now_s = time.monotonic()
+        slow, brief = now_s - self._slow_at >= self._slow_s, now_s - self._full_at < self._full_s
         try:
-            answer = self._child.ask({"slow": slow}, self._deadline_s)
+            answer = self._child.ask({"slow": slow, "brief": brief}, self._deadline_s)
         except ChildHangs as error:
             self._slow_at = -1e9
             return self.nothing(Reason.TIMEOUT, f"driver unresponsive: {error}")
@@ -68,7 +74,9 @@ class NvmlSource:
             known = (Reason.INSTRUMENT, f"NVML {answer['problem']}: {answer['text']}")
             return self.nothing(*_PROBLEMS.get(answer["problem"], known))
         if slow:
-            self._slow_at = time.monotonic()
+            self._slow_at = now_s
+        if slow or not brief:
+            self._full_at = now_s
         if "facts" in answer:
             self.facts = {int(index): facts for index, facts in answer["facts"].items()}
             self.driver = answer["driver"]

@@ -1,7 +1,7 @@
 """The process that asks the driver: one line of JSON in, one line out, until its standard input ends.
 
-`{"slow": true}` asks for the fields that seldom change too. A driver that hangs takes this process with
-it, not the one that measures.
+`{"slow": true}` asks for the fields that seldom change too, `{"brief": true}` for those alone that move
+at once. A driver that hangs takes this process with it, not the one that measures.
 """
 
 from __future__ import annotations
@@ -89,10 +89,12 @@ def _host_memory_bytes() -> int | None:
         return None
 
 
-def _answer(driver: _Driver, *, slow: bool, first: bool) -> dict[str, Any]:
+def _answer(driver: _Driver, *, slow: bool, brief: bool, first: bool) -> dict[str, Any]:
     cards = {}
     for index, handle in driver.handles.items():
-        signals = card_signals(pynvml, handle, slow=slow, host_memory_bytes=driver.host_memory_bytes)
+        signals = card_signals(
+            pynvml, handle, slow=slow, brief=brief, host_memory_bytes=driver.host_memory_bytes
+        )
         cards[index] = {
             name: one.value if one.reason is None else [one.reason, one.detail]
             for name, one in signals.items()
@@ -116,7 +118,8 @@ def main() -> None:
         first = driver is None
         try:
             driver = driver or _Driver()
-            answer = _answer(driver, slow=bool(asked.get("slow")), first=first)
+            slow, brief = bool(asked.get("slow")), bool(asked.get("brief"))
+            answer = _answer(driver, slow=slow, brief=brief, first=first)
         except pynvml.NVMLError as error:
             driver = None
             answer = {"t_ns": time.perf_counter_ns(), "problem": error.value, "text": str(error)}
