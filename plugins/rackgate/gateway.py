@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rackgate.engine import Engine
     from rackgate.target import Target
 
-__all__ = ["before_engines", "gateway_spec", "unreachable"]
+__all__ = ["gateway_spec", "unreachable", "with_engines_behind"]
 
 
 def gateway_spec(target: Target) -> EngineSpec | None:
@@ -47,7 +47,7 @@ def unreachable(spec: EngineSpec, engines: Mapping[str, Engine]) -> str:
     return ""
 
 
-def before_engines(spec: EngineSpec, target: Target, engines: Mapping[str, Engine]) -> EngineSpec:
+def with_engines_behind(spec: EngineSpec, target: Target, engines: Mapping[str, Engine]) -> EngineSpec:
     """Return the gateway's spec with the addresses of the engines that came up filled in."""
     urls = {one.name: engines[one.entity].url if one.entity in engines else None for one in target.engines}
     return replace(spec, settings=with_backends(spec.settings, urls))

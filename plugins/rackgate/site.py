@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rackgate.engine import Engine, LaunchFailed
-from rackgate.gateway import before_engines, gateway_spec, unreachable
+from rackgate.gateway import gateway_spec, unreachable, with_engines_behind
 from rackgate.measurement import Measurement
 from rackgate.target import GATEWAY
 
@@ -129,7 +129,7 @@ def _with_addresses(target: Target, engines: Mapping[str, Engine]) -> tuple[Engi
 def _launch_gateway(
     run: Run, stack: ExitStack, engines: dict[str, Engine], failures: dict[str, LaunchFailed]
 ) -> Gateway | None:
-    """Start the gateway before the engines that came up, and return it with its address in this run."""
+    """Start the gateway in front of the engines that came up; return it with its address in this run."""
     gateway, spec = run.target.gateway, gateway_spec(run.target)
     if gateway is None or spec is None:
         return gateway
@@ -140,7 +140,7 @@ def _launch_gateway(
         reason = f"{spec.title}: it was not started: {problem}"
         _failed(run, spec, LaunchFailed(reason, layer="service", hint=hint), failures)
     else:
-        _launch(run, before_engines(spec, run.target, engines), stack, engines, failures)
+        _launch(run, with_engines_behind(spec, run.target, engines), stack, engines, failures)
     return replace(gateway, url=engines[GATEWAY].url if GATEWAY in engines else None)
 
 

@@ -4,8 +4,13 @@ from pathlib import Path
 import pytest
 
 from rackgate.cli import main
+from rackgate.config.acceptance_file import load_acceptance
 from rackgate.engines.launchers import load_checked_target
 from rackgate.engines.launchers.members import parts_of
+from rackgate.metrics.shipped import register_metrics
+from rackgate.planning import plan_checks
+from rackgate.registry import Registry
+from rackgate.slo import STAGES
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 WANTED = {
@@ -118,3 +123,14 @@ def test_nothing_left_behind_is_told(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such/socket")
     assert main(["clean"]) == 0
     assert capsys.readouterr().out == "nothing was left behind\n"
+
+
+def test_the_example_in_containers_is_judged_in_every_stage_but_the_one_over_nodes():
+    target = load_checked_target(Path("examples/docker-two-engines.toml").absolute())
+    registry = Registry()
+    register_metrics(registry.add_metric)
+    checks = plan_checks(target, load_acceptance(None, "smoke", metrics=registry.metrics, target=target).slos)
+    judged = {check.slo.stage for check in checks if not check.declared_absent}
+    assert set(STAGES) - judged == {"cross_node"}
+    whole = {check.slo.stage for check in checks} - {c.slo.stage for c in checks if c.declared_absent}
+    assert {"two_card", "fault_injection", "batch_retry"} <= whole

@@ -191,6 +191,17 @@ def test_a_container_on_its_machines_network_publishes_nothing_and_cannot_be_cut
 
 
 @pytest.mark.docker
+def test_a_gateway_whose_container_ends_says_so_with_its_last_words(docker_image, container_spec, tmp_path):
+    wrong = {"haproxy.cfg": "listen users\n    bind {host}:{port}\n    balanse roundrobin\n"}
+    settings = {"image": "rackgate-haproxy:local", "command": ["-db", "-f", "{files}/haproxy.cfg"]}
+    spec = container_spec(name="gateway", **{**settings, "network": "host", "files": wrong})
+    with pytest.raises(LaunchFailed) as failed, container(spec, run_id="r", log_dir=str(tmp_path)):
+        pytest.fail("it came up")
+    assert str(failed.value).startswith("gateway: the container ended with exit code 1 after")
+    assert "unknown keyword 'balanse'" in failed.value.log_tail
+
+
+@pytest.mark.docker
 def test_a_killed_container_is_routed_around_and_comes_back_into_rotation(
     docker_image, container_spec, tmp_path, until
 ):
