@@ -216,7 +216,7 @@ def _no_row(row: Slo, entity: str, target: Target) -> str:
     if probe_of(row.metric):
         facts = _facts(entity, target)
         here = ", ".join(f"{name} {facts.get(name, 'not declared')}" for name in row.applies_to)
-        return f"no floor known for {here}: rows for {row.metric} ask {_conditions(row)}"
+        return f"no floor known for {here}: no row for {row.metric} names it"
     return f"no row for {row.metric} {row.statistic} applies here: {_conditions(row)}"
 
 

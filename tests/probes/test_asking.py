@@ -132,6 +132,7 @@ def test_a_tool_that_wants_the_cards_is_not_run_beside_an_engine_of_others(rack,
     found = measured(probe(GOOD, idle_cards=True), rack(), busy=busy)
     assert (Reason.EXCLUDED, True) == (found.reason, "vllm-0 serves on node1 already" in found.detail)
     assert found.detail.startswith("node1 was not asked: ")
+    assert "[probe.p] result" in found.hint
     assert {} == busy_cards(rack(launcher="process"), engines_up=False)
     assert {"node1/gpu0": "vllm-0"} == busy_cards(rack(launcher="process"), engines_up=True)
 

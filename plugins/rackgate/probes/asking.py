@@ -86,7 +86,8 @@ class _Asking:
             return replace(answer, reason=Reason.NOT_CONFIGURED, detail=text)
         held = {self._busy[card] for card in asked.cards.values() if card in self._busy}
         if probe.idle_cards and held:
-            return replace(answer, reason=Reason.EXCLUDED, detail=_in_use(probe, name, sorted(held)))
+            told = f"{', '.join(sorted(held))} serves on {name} already, and the probe wants idle cards"
+            return replace(answer, reason=Reason.EXCLUDED, detail=told, hint=_before(probe))
         runner = self._runner(name, node)
         if runner is None:
             text = f"the target gives no way into the host of {name} ([node.telemetry] local or ssh)"
@@ -136,8 +137,5 @@ class _Asking:
         )
 
 
-def _in_use(probe: Probe, node: str, engines: list[str]) -> str:
-    return (
-        f"{', '.join(engines)} serves on {node} already, and {' '.join(probe.command[:3])} wants the cards"
-        f" for itself: run it before, and give its file as [probe.{probe.name}] result"
-    )
+def _before(probe: Probe) -> str:
+    return f"run it before the engine is started, and give its file as [probe.{probe.name}] result"

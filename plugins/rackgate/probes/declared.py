@@ -33,6 +33,7 @@ def why_not_probed(row: Slo, entity: str, target: Target, probes: Mapping[str, P
     least = probe.least_cards.get(value, 0)
     if len(node.cards) < least:
         return f"declared: {node.name} has fewer than {least} cards"
-    if (value in probe.shares or probe.peer_command) and len(target.nodes) < 2:
-        return f"target {target.name} declares one node: there is no other one"
+    peers = len(target.cards) if row.scope is Scope.CARD else len(target.nodes)
+    if (value in probe.shares or probe.peer_command) and peers < 2:
+        return f"target {target.name} declares one {row.scope}: there is no other one"
     return ""
