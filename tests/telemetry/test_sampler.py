@@ -9,7 +9,7 @@ import rackgate.telemetry.sampler as sampler_module
 from rackgate.measurement import Reason
 from rackgate.target import Card, Node
 from rackgate.telemetry.exporter import ExporterSource
-from rackgate.telemetry.reading import FIELDS, REQUIRED, Reading
+from rackgate.telemetry.reading import CARD_FIELDS, FIELDS, REQUIRED, Reading
 from rackgate.telemetry.sampler import Sampler
 from rackgate.telemetry.table import TelemetryTable
 from rackgate.telemetry.thinning import Thinning
@@ -116,6 +116,25 @@ def test_what_was_written_to_disk_is_in_the_window_too(tmp_path, monkeypatch):
     late = sampler.window(45 * SECOND, 60 * SECOND).series("n1/gpu0", "temperature_c")
     assert list(late.values) == [45.0, 46.0, 47.0, 48.0, 49.0]
     assert len(sampler._recent) <= 10
+
+
+def test_seventy_two_hours_need_no_more_memory_than_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(sampler_module, "_KEPT_READINGS", 2_000)
+    sampler = Sampler([], tmp_path / "parts", interval_s=0.2)
+    fields = [name for name in CARD_FIELDS if name != "last_xid"]
+    held = []
+    for step in range(72 * 60 * 2):  # a poll each half minute
+        at_ns = step * 30 * SECOND
+        sampler.take([reading(float(step % 7), name, t_ns=at_ns) for name in fields[:12]])
+        if len(sampler._recent) - sampler._written > sampler_module._KEPT_READINGS:
+            sampler.flush()
+        if step % 1440 == 1439:
+            held.append(len(sampler._recent))
+    assert max(held) <= 2 * sampler_module._KEPT_READINGS + len(fields)
+    assert len(sampler._thinning._kept) <= len(fields)
+    early = sampler.window(0, 3600 * SECOND).series("n1/gpu0", fields[0])
+    late = sampler.window(71 * 3600 * SECOND, 72 * 3600 * SECOND).series("n1/gpu0", fields[0])
+    assert min(len(early.present), len(late.present)) >= 120
 
 
 def test_a_slow_counter_reaches_back_to_its_last_value(tmp_path):
