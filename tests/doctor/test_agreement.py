@@ -7,12 +7,13 @@ import pytest
 from rackgate.config.acceptance_file import load_acceptance
 from rackgate.doctor.examination import examine
 from rackgate.doctor.prognosis import Outlook, prognoses
+from rackgate.engine_look import probe_engines, probe_gateway
 from rackgate.engines.api_smoke import SMOKE
 from rackgate.judge import judge
 from rackgate.metrics.metric import measure
 from rackgate.observation import Observation
 from rackgate.planning import plan_checks
-from rackgate.preflight import probe_cards, probe_engines, probe_gateway, probe_nodes
+from rackgate.preflight import probe_cards, probe_nodes
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.site import Site
 from rackgate.telemetry.container_probe import CONTAINER_PROBES

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="package")
 def observation(rack_run: Run, request: pytest.FixtureRequest) -> Observation:
     """Run the tools that rows ask for, start the engines, and probe them, gateway, exporters and hosts."""
+    from rackgate.engine_look import probe_apis, probe_engines, probe_gateway
     from rackgate.observation import Observation
-    from rackgate.preflight import probe_apis, probe_cards, probe_engines, probe_gateway, probe_nodes
+    from rackgate.preflight import probe_cards, probe_nodes
     from rackgate.probes.stage import probe_stage
 
     tools = probe_stage(rack_run, "preflight", engines_up=False)
