@@ -72,7 +72,9 @@ class SampleTable:
         return cls(columns_of(samples), origin, texts_of(samples).__getitem__)
 
     def __len__(self) -> int:
-        return len(self._kept("scheduled_ns"))
+        if isinstance(self._rows, slice):
+            return int(self._rows.stop - self._rows.start)
+        return len(self._columns["scheduled_ns"] if self._rows is None else self._rows)
 
     def __getattr__(self, name: str) -> Column:
         if name not in _COLUMNS:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rackgate.measurement import Measurement, Reason, missing
+from rackgate.metrics.latencies import percentile_of
 from rackgate.metrics.metric import OF_SAMPLES, ONE_VALUE
-from rackgate.metrics.requests import Chosen, chosen_samples, failed_mask, owners, percentile_of
+from rackgate.metrics.requests import Chosen, chosen_samples, failed_mask, owners
 from rackgate.sample import Outcome
 from rackgate.statistics.proportions import proportion_bounds
 
@@ -175,25 +176,29 @@ def _seen(
         why = chosen.why
         reason, detail = (why.reason, why.detail) if why else (None, "no samples")
         return missing(slo.metric, entity, slo.unit, reason or Reason.ABSENT, detail)
-    table = chosen.table
-    scheduled = np.asarray(table.column("scheduled_ns"), dtype=np.int64)
-    done = np.asarray(table.column("done_ns"), dtype=float)
-    seen = _Seen(
-        fault=fault,
-        table=table,
-        begin=fault.injected_ns,
-        end=fault.healed_ns or fault.injected_ns,
-        scheduled=scheduled,
-        ended=np.where(np.isnan(done), scheduled.astype(float), done),
-        failed=failed_mask(table),
-        owner=owners(table),
-    )
+    table, begin_ns = chosen.table, fault.injected_ns
+    seen = table.once(("seen", fault), lambda: _around(table, fault, begin_ns))
     before = seen.ended < seen.begin
     good = float((~seen.failed[before]).mean()) if before.any() else 0.0
     if good < _GOOD_BASELINE:
         text = f"broken already: {good:.0%} of {int(before.sum())} requests before the fault were ok"
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
     return seen
+
+
+def _around(table: SampleTable, fault: FaultTimeline, begin_ns: int) -> _Seen:
+    scheduled = np.asarray(table.column("scheduled_ns"), dtype=np.int64)
+    done = np.asarray(table.column("done_ns"), dtype=float)
+    return _Seen(
+        fault=fault,
+        table=table,
+        begin=begin_ns,
+        end=fault.healed_ns or begin_ns,
+        scheduled=scheduled,
+        ended=np.where(np.isnan(done), scheduled.astype(float), done),
+        failed=failed_mask(table),
+        owner=owners(table),
+    )
 
 
 def _strangers(seen: _Seen, observation: Observation, slo: Slo, entity: str) -> Measurement | None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rackgate.measurement import Measurement, Reason, missing
+from rackgate.metrics.latencies import percentile_of
 from rackgate.metrics.metric import OF_SAMPLES, ONE_VALUE
-from rackgate.metrics.requests import chosen_samples, percentile_of
+from rackgate.metrics.requests import chosen_samples
 from rackgate.sample import Outcome
 from rackgate.statistics.percentiles import nearest_rank, percentile_bounds
 from rackgate.statistics.ratios import drift

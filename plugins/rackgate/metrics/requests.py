@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.judge import quantile_of
 from rackgate.loadgen.labels import Labels
 from rackgate.loadgen.prefix_cache import MOST_FROM_CACHE, least_from_cache
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.sample import FAILED, Outcome
-from rackgate.statistics.failures import with_failures
-from rackgate.statistics.looks import look_confidence
-from rackgate.statistics.percentiles import nearest_rank, percentile_bounds
+from rackgate.statistics.percentiles import nearest_rank
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     from rackgate.load import Load
@@ -32,16 +31,10 @@ __all__ = [
     "good_mask",
     "lag_p99_ms",
     "last_label",
-    "latencies_of",
     "lateness",
     "owners",
-    "percentile_of",
     "steady_windows",
 ]
-
-
-_LEAST_SHARE = 0.5
-"""Of the ok requests at least this share must have the value: what most of them lack is not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,26 +149,28 @@ def last_label(observation: Observation, slo: Slo) -> str | None:
 
 def steady_windows(
     table: SampleTable,
-) -> list[tuple[list[tuple[int, int]], npt.NDArray[np.bool_]]]:
-    """Return, for each engine that was called, the steady window of each look (ns) and its samples.
+) -> Iterator[tuple[list[tuple[int, int]], npt.NDArray[np.bool_]]]:
+    """Yield, for each engine that was called, the steady window of each look (ns) and its samples.
 
     From the end of warm-up to the last scheduled start. Each closed loop has its own: a fast engine that
     is done with its share is not measured while a slow one still works.
     """
     called = table.labels("engine")
-    look = table.column("look")
-    scheduled = np.asarray(table.column("scheduled_ns"), dtype=np.int64)
+    windows = table.once("steady windows", lambda: _windows(table))
+    for engine, mine in windows.items():
+        yield mine, called.are((engine,))
+
+
+def _windows(table: SampleTable) -> dict[str, list[tuple[int, int]]]:
+    called, look, scheduled = table.labels("engine"), table.column("look"), table.column("scheduled_ns")
     numbers = np.unique(look).tolist() if look.size and look.min() != look.max() else look[:1].tolist()
-    found = []
+    found: dict[str, list[tuple[int, int]]] = {}
     for engine in called.counts():
         mine = called.are((engine,))
-        windows = []
         for number in numbers:
             moments = scheduled[mine & (look == number)] if len(numbers) > 1 else scheduled[mine]
-            if not len(moments):
-                continue
-            windows.append((int(moments.min()), int(moments.max())))
-        found.append((windows, mine))
+            if len(moments):
+                found.setdefault(engine, []).append((int(moments.min()), int(moments.max())))
     return found
 
 
@@ -189,15 +184,18 @@ def good_mask(table: SampleTable, load: Load) -> npt.NDArray[np.bool_]:
 
     A TPOT that an answer of one token cannot have breaks no bound.
     """
+    bounds = (("ttft_ms", load.ttft_bound_ms), ("tpot_ms", load.tpot_bound_ms), ("e2e_ms", load.e2e_bound_ms))
+    return table.once(("good", bounds), lambda: _good(table, bounds))
+
+
+def _good(table: SampleTable, bounds: tuple[tuple[str, float | None], ...]) -> npt.NDArray[np.bool_]:
     good = table.labels("outcome").are((Outcome.OK,))
-    for column, bound in (
-        ("ttft_ms", load.ttft_bound_ms), ("tpot_ms", load.tpot_bound_ms), ("e2e_ms", load.e2e_bound_ms)
-    ):  # fmt: skip
+    for column, bound in bounds:
         if bound is not None:
-            values = np.asarray(table.column(column), dtype=float)
-            lacks = np.isnan(values) if column == "tpot_ms" else np.zeros(len(values), dtype=bool)
-            good &= (values <= bound) | lacks
-    return np.asarray(good, dtype=bool)
+            values = table.column(column)
+            within = values <= bound
+            good &= (within | np.isnan(values)) if column == "tpot_ms" else within
+    return good
 
 
 def lag_p99_ms(looks: tuple[OfferedLoad, ...]) -> float | None:
@@ -238,65 +236,3 @@ def _from_cache(
         f"at least {share:.0%} of the prompt tokens came from a prefix cache, though load '{load.name}'"
         f" shares none (accepted {MOST_FROM_CACHE:.0%}): reading the prompts was not measured"
     )
-
-
-def percentile_of(
-    observation: Observation, slo: Slo, entity: str, column: str, chosen: Chosen | None = None
-) -> Measurement:
-    """Return a percentile of one column, failed requests counted as infinite, with its bounds."""
-    chosen = chosen or chosen_samples(observation, slo, entity)
-    if chosen.table is None:
-        return chosen.why or missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no samples")
-    values, ok_count, failed_count = latencies_of(chosen.table, column)
-    measured = values[: len(values) - failed_count]
-    if len(measured) < _LEAST_SHARE * ok_count or not len(values):
-        text = f"only {len(measured)} of {ok_count} ok requests have a {column}"
-        return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
-    confidence = look_confidence(chosen.planned_looks)
-    quantile = quantile_of(slo.statistic)
-    if quantile is None:
-        value = float(values.max()) if slo.statistic == "max" else float(values.mean())
-        bounds = None
-    else:
-        value = nearest_rank(values, quantile) or 0.0
-        bounds = percentile_bounds(values, quantile, confidence)
-    return Measurement(
-        metric=slo.metric,
-        entity=entity,
-        value=value,
-        unit=slo.unit,
-        count=len(values),
-        bounds=bounds,
-        source=f"load {slo.load}",
-        detail="; ".join(
-            part for part in (_detail(measured, failed_count, quantile, slo.unit), chosen.remark) if part
-        ),
-    )
-
-
-def latencies_of(table: SampleTable, column: str) -> tuple[npt.NDArray[np.float64], int, int]:
-    """Return the latencies in ascending order, failed requests last as infinite; the ok and the failed ones.
-
-    An ok request may lack the latency (one token has no time per token): it is in the count alone.
-    """
-    return table.once(("latencies", column), lambda: _latencies(table, column))
-
-
-def _latencies(table: SampleTable, column: str) -> tuple[npt.NDArray[np.float64], int, int]:
-    ok = table.labels("outcome").are((Outcome.OK,))
-    measured = table.column(column)[ok]
-    measured = measured[~np.isnan(measured)]
-    measured.sort()
-    failed_count = int(failed_mask(table).sum())
-    return with_failures(measured, failed_count), int(ok.sum()), failed_count
-
-
-def _detail(measured: npt.NDArray[np.float64], failed_count: int, quantile: float | None, unit: str) -> str:
-    parts = []
-    if failed_count:
-        parts.append(f"{failed_count} failed requests count as infinite")
-    if len(measured) and quantile is not None:
-        alone = nearest_rank(measured, quantile)
-        parts.append(f"over ok requests alone {alone:.1f} {unit}" if failed_count else "")
-        parts.append(f"max {measured[-1]:.1f} {unit}")
-    return "; ".join(part for part in parts if part)
