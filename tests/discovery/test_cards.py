@@ -1,6 +1,9 @@
+import time
+
 import pytest
 
 from rackgate.discovery.cards import cards_of_page, find_cards
+from rackgate.discovery.look import look_at_this_machine
 from rackgate.telemetry.runner import RootRunner
 
 SMI = (
@@ -61,3 +64,15 @@ def test_the_cards_of_an_exporters_page_are_told_apart_by_index():
 @pytest.mark.parametrize("page", ["", "# nothing\n", "up 1\n"])
 def test_a_page_without_cards_lists_none(page):
     assert () == cards_of_page(page)
+
+
+def test_a_driver_that_hangs_does_not_keep_anyone_waiting(folder, monkeypatch, tmp_path):
+    hanging = tmp_path / "nvidia-smi"
+    hanging.write_text("#!/bin/sh\nexec sleep 60\n")
+    hanging.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
+    started = time.monotonic()
+    machine = look_at_this_machine(deadline_s=1.0)
+    assert time.monotonic() - started < 20
+    assert "within" in machine.found.why

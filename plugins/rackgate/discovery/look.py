@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rackgate.discovery.cards import cards_of_page, find_cards
@@ -14,7 +14,9 @@ from rackgate.discovery.machine import FoundCards, Machine
 from rackgate.discovery.ports import parents
 from rackgate.discovery.services import find_services
 from rackgate.discovery.triage import triage_of
-from rackgate.telemetry.host import read_host
+from rackgate.measurement import Reason
+from rackgate.side_by_side import within
+from rackgate.telemetry.host import FACTS, Fact, read_host
 from rackgate.telemetry.inventory_probes import FACT_OF_PIN
 from rackgate.telemetry.runner import LocalRunner
 from rackgate.telemetry.smi_inventory import parse_inventory
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rackgate.discovery.machine import Box, FoundCard, Service
-    from rackgate.telemetry.host import Fact
     from rackgate.telemetry.runner import Runner
 
 __all__ = ["look_at_this_machine"]
@@ -39,20 +40,26 @@ def look_at_this_machine(
 ) -> Machine:
     """Return what is here. `runner` is how files and commands are had, `environment` the driver library's."""
     asked = runner or LocalRunner()
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        cards = pool.submit(find_cards, asked, deadline_s, environment)
-        services = pool.submit(find_services, asked)
-        facts = pool.submit(read_host, asked, deadline_s)
-        boxes = pool.submit(find_boxes if isinstance(asked, LocalRunner) else _no_daemon_asked)
-        found, notes = _completed(cards.result(), services.result())
-        containers, no_daemon = boxes.result()
-        known = facts.result()
-        triage = triage_of(asked, known, found, deadline_s)
+    answers = within(
+        {
+            "cards": partial(find_cards, asked, deadline_s, environment),
+            "services": partial(find_services, asked),
+            "facts": partial(read_host, asked, deadline_s),
+            "boxes": find_boxes if isinstance(asked, LocalRunner) else _no_daemon_asked,
+        },
+        2 * deadline_s,
+    )
+    late = f"no answer within {2 * deadline_s:g} s"
+    services = answers.get("services", ())
+    found, notes = _completed(answers.get("cards") or FoundCards(why=f"the driver: {late}"), services)
+    containers, no_daemon = answers.get("boxes") or ((), late)
+    known = answers.get("facts") or dict.fromkeys(FACTS, Fact(None, Reason.TIMEOUT, late))
+    triage = triage_of(asked, known, found, deadline_s)
     notes += [f"containers: {no_daemon}"] if no_daemon else []
     return Machine(
         host=_host_name(),
         found=found,
-        services=services.result(),
+        services=services,
         boxes=containers,
         triage=triage,
         notes=tuple(notes),
