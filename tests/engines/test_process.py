@@ -13,7 +13,7 @@ import pytest
 from rackgate.engine import CardRemovable, Killable, LaunchFailed, Partitionable, Pausable
 from rackgate.engines import leftovers
 from rackgate.engines.launchers.filling import filled_in
-from rackgate.engines.launchers.ports import free_port
+from rackgate.engines.launchers.ports import free_port, port_taken
 from rackgate.engines.launchers.process import process
 from rackgate.engines.probe import probe_engine
 
@@ -85,7 +85,7 @@ def test_a_process_that_exits_ends_the_wait_at_once_with_code_last_line_and_hint
     assert "ended with exit code 3 after" in str(failed)
     assert str(failed).endswith("it said last: torch.OutOfMemoryError: CUDA out of memory")
     assert (failed.layer, failed.log_tail) == ("model", "loading\ntorch.OutOfMemoryError: CUDA out of memory")
-    assert failed.hint.startswith("the model does not fit")
+    assert failed.hint.startswith("the model with its cache does not fit")
 
 
 def test_a_process_that_is_killed_while_it_loads_is_told_by_its_signal(launch, process_spec):
@@ -303,6 +303,7 @@ def test_the_members_of_a_process_engine_know_each_other_and_are_killed_one_by_o
         group = engine.handle
         assert group.roles == {"tiny-rank-1": "worker", "tiny-front": "router"}
         peer = who(engine)["environment"]["PEER"]
+        until(lambda: port_taken("127.0.0.1", int(peer.rpartition(":")[2])))  # the front alone is waited for
         with urllib.request.urlopen(f"{peer}/who", timeout=10) as answer:
             seen = json.load(answer)
         assert (seen["pid"], seen["environment"]["CUDA_VISIBLE_DEVICES"]) == (
