@@ -111,6 +111,11 @@ class Attempt:
         transport.send(request, self, connect_s=self._limits.connect_s)
 
     @property
+    def unread(self) -> int:
+        """How many pieces of the body were not read yet."""
+        return len(self._unread)
+
+    @property
     def turned_away(self) -> bool:
         """True if no engine took the request: there was no connection, or a refusal."""
         unconnected = self.finish is not None and self.finish.ending is Ending.UNCONNECTED

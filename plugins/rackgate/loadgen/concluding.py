@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Conclusions"]
 
 AFTER_S = 0.002
-AT_ONCE = 2
+READS_AT_ONCE = 12
+"""So many reads, of some requests or of one, are understood per turn of the loop: arrivals wait no longer."""
+
 SHARE_AT_ONCE = 1 / 16
 """Of a queue that grows more is made per turn, so that it ends somewhere."""
 
@@ -59,8 +61,11 @@ class Conclusions:
 
     def _next(self) -> None:
         """Make a few samples per turn of the loop: reads of other streams come first."""
-        count = max(AT_ONCE, round(len(self._queue) * SHARE_AT_ONCE))
-        for _ in range(min(len(self._queue), count)):
+        least, reads = round(len(self._queue) * SHARE_AT_ONCE), 0
+        while self._queue and (reads < READS_AT_ONCE or least > 0):
+            reads += self._queue[0][0].unread
+            reads += 1
+            least -= 1
             self._conclude()
         if self._queue:
             self._loop.call_soon(self._next)

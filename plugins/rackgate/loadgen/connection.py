@@ -77,6 +77,11 @@ class Connection(asyncio.Protocol):
         self.connect_ns = 0
 
     @property
+    def aside(self) -> int:
+        """How many reads were put aside."""
+        return len(self._reads)
+
+    @property
     def usable(self) -> bool:
         """True if a request can be sent."""
         out = self._lost or self._reads or self._transport is None

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpClient"]
 
-LOOKS_PER_TURN = 16
+_READS_WORTH_A_REQUEST = 3
+READS_PER_TURN = 64
+"""So many reads, over some connections or one, are understood per turn of the loop."""
 
 
 class HttpClient:
@@ -141,9 +143,11 @@ class HttpClient:
 
     def _look(self) -> None:
         waiting = self._waiting
-        for _ in range(min(len(waiting), LOOKS_PER_TURN)):
+        reads = 0
+        while waiting and reads < READS_PER_TURN:
             connection = waiting.popleft()
             connection.queued = False
+            reads += connection.aside + _READS_WORTH_A_REQUEST
             connection.advance()
         if waiting:
             self._loop.call_soon(self._look)

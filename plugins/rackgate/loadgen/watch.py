@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["Watch"]
 
 EVERY_S = 0.02
-LOOKS_PER_TURN = 2
 
 
 class Watch:
-    """Sweeps over `running` every 20 ms; a few are looked at per turn of the loop, for reads come first."""
+    """Sweeps over `running` every 20 ms; one is looked at per turn of the loop, for reads come first."""
 
     def __init__(self, running: Collection[Attempt]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -47,7 +46,7 @@ class Watch:
 
     def _look(self) -> None:
         now_ns = perf_counter_ns()
-        for _ in range(min(len(self._due), LOOKS_PER_TURN)):
+        if self._due:
             self._due.popleft().look(now_ns)
         if self._due:
             self._loop.call_soon(self._look)
