@@ -16,9 +16,14 @@ BAD_CARD = {"single_card.ttft_p95 @ node1/gpu1": 900.0}
 
 
 def _asked_in_soak(outcome, entity):
-    """Every check of the soak on one entity."""
+    """Every check of the soak on one entity; what the target declares absent is not asked."""
+    asked = _asked(outcome)
+    return {one["id"] for one in asked if (one["stage"], one["entity"]) == ("soak", entity)}
+
+
+def _asked(outcome):
     (plan,) = outcome.of("plan")
-    return {one["id"] for one in plan["checks"] if (one["stage"], one["entity"]) == ("soak", entity)}
+    return [one for one in plan["checks"] if not one["declared_absent"]]
 
 
 def test_a_bad_card_is_quarantined_and_the_rest_goes_on(ladder):
@@ -53,8 +58,9 @@ def test_a_gated_item_is_skipped_in_junit_and_says_by_what(ladder):
 def test_an_unknown_quarantines_as_a_fail_does(ladder):
     values = {"preflight.card_present @ node2/gpu0": {"reason": "unreachable", "detail": "no route"}}
     outcome = ladder(stages=("preflight", "single_card"), values=values)
-    gated = {check for check, verdict in outcome.verdicts.items() if verdict == "UNKNOWN"}
-    assert {"node2/gpu0"} == {check.split(" @ ")[1] for check in gated}
+    asked = {one["id"] for one in _asked(outcome)}
+    unknown = {check for check, verdict in outcome.verdicts.items() if verdict == "UNKNOWN"}
+    assert {"node2/gpu0"} == {check.split(" @ ")[1] for check in unknown & asked}
     assert outcome.end["headline"].startswith("NOT ACCEPTED: 3 of 4 cards qualified; 0 FAIL, 1 UNKNOWN, ")
 
 
@@ -62,7 +68,7 @@ def test_a_bad_instrument_gates_everything_after_it(ladder):
     outcome = ladder(stages=STAGES, values={"selfcheck.schedule_lag_p99": 40.0})
     judged = {check for check, verdict in outcome.verdicts.items() if verdict in ("PASS", "FAIL")}
     assert {"selfcheck"} == {check.split(".")[0] for check in judged}
-    gated = len(outcome.of("plan")[0]["checks"]) - 2
+    gated = len(_asked(outcome)) - 2
     assert (
         f"NOT ACCEPTED: 0 of 4 cards qualified; 1 FAIL, 0 UNKNOWN, {gated} gated" == outcome.end["headline"]
     )
