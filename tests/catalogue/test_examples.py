@@ -7,10 +7,13 @@ from rackgate.cli import main
 from rackgate.config.acceptance_file import load_acceptance
 from rackgate.engines.launchers import load_checked_target
 from rackgate.engines.launchers.members import parts_of
+from rackgate.entries import target_entry
 from rackgate.metrics.shipped import register_metrics
+from rackgate.plain import noun_of
 from rackgate.planning import plan_checks
 from rackgate.registry import Registry
 from rackgate.slo import STAGES
+from rackgate.target import Target
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 WANTED = {
@@ -34,6 +37,12 @@ def test_an_example_is_a_valid_target(path):
     target = load_checked_target(path)
     assert target.engines
     assert {card for spec in target.engines for card in spec.cards} <= {card.name for card in target.cards}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_a_target_is_read_again_from_what_the_first_record_says_of_it(path):
+    target = load_checked_target(path)
+    assert target == noun_of(Target, json.loads(json.dumps(target_entry(target))))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
