@@ -9,6 +9,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from rackgate.engines.api_smoke import SMOKE, smoke_api
 from rackgate.simulator import RackSettings, Scenario, start_rack
 from rackgate.simulator.lifeline import bound_socket
 from rackgate.simulator.words import answer_to
@@ -79,6 +80,12 @@ def test_text_completions_are_served_too(http, rack):
     answer = http.post(f"{rack.engines[0].url}/v1/completions", json=body).json()
     assert answer["object"] == "text_completion"
     assert answer["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+
+
+def test_an_answer_has_the_shape_that_was_asked_for(http, rack):
+    engine = rack.engines[0]
+    found = smoke_api(engine.url, engine.spec.model, {}, offers=engine.spec.offers)
+    assert dict.fromkeys(SMOKE, True) == {name: one.holds for name, one in found.items()}
 
 
 def test_an_unknown_model_is_404_with_an_openai_error(http, rack, ask):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["EngineServer"]
 
 _EVENTS = "text/event-stream; charset=utf-8"
+_SHAPED_TOKENS = 8  # JSON of a schema ends when the schema does
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -168,6 +169,8 @@ class _Generation:
 
     def _length(self) -> tuple[int, str]:
         request, natural = self._request, self._answer.natural_tokens
+        if request.schema is not None or request.tool is not None:
+            natural = min(natural, _SHAPED_TOKENS)
         if request.max_tokens is not None and (request.ignore_eos or request.max_tokens <= natural):
             return request.max_tokens, "length"
         return natural, "stop"
