@@ -108,7 +108,9 @@ source = "contract 4.3"
     }
 
 
-def test_rows_that_ship_since_the_run_are_left_out_unless_a_file_asks_for_them(finished, judge, tmp_path):
+def test_rows_that_ship_since_the_run_are_left_out_unless_a_file_asks_for_them(
+    finished, judge, tmp_path, capsys
+):
     older = tmp_path / "older"
     shutil.copytree(finished, older)
     path = older / "evidence" / "records.jsonl"
@@ -118,11 +120,11 @@ def test_rows_that_ship_since_the_run_are_left_out_unless_a_file_asks_for_them(f
             record["checks"] = [one for one in record["checks"] if one["slo"] != "preflight.pcie_width"]
     records = [one for one in records if one.get("slo") != "preflight.pcie_width"]
     path.write_text("".join(json.dumps(one) + "\n" for one in records))
-    status, judged = judge(folder=older)
-    assert (0, 2) == (status, judged["left_out"])
+    main(["judge", str(older), "--json"])
+    judged = json.loads(capsys.readouterr().out)
+    assert 2 == judged["left_out"]
     assert not [check for check in judged["verdicts"] if check.startswith("preflight.pcie_width ")]
-    row = '[[slo]]\nid = "single_card.ttft_p50"\nbound = 60000.0\nreason = "contract 4.2"\n'
-    status, judged = judge(row, folder=older)
+    status, judged = judge(folder=older)
     assert (1, 0) == (status, judged["left_out"])
     assert "UNKNOWN" == judged["verdicts"]["preflight.pcie_width @ node1/gpu0"]
 
