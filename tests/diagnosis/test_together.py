@@ -43,6 +43,15 @@ def test_windows_that_overlap_count_once():
     assert (found.overlap_s, found.share) == (15.0, 1.0)
 
 
+def test_what_happened_several_times_is_said_once_with_the_time_of_all():
+    events = [happening("queue", 11, 13), happening("queue", 15, 18), happening("queue", 12, 13, "n1/gpu1")]
+    found = seen_at_the_same_time([(10 * SECOND, 20 * SECOND)], events)
+    assert [(one.happening.entity, one.overlap_s, one.share) for one in found] == [
+        ("n1/gpu0", 5.0, 0.5),
+        ("n1/gpu1", 1.0, 0.1),
+    ]
+
+
 def test_it_says_that_it_was_seen_and_not_that_it_was_the_cause():
     (found,) = seen_at_the_same_time([(0, 10 * SECOND)], [happening("throttle", 0, 5)])
     assert found.text == "seen at the same time: throttle on n1/gpu0 (50% of the time)"

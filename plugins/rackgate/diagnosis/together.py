@@ -71,13 +71,14 @@ def seen_at_the_same_time(
 ) -> tuple[SeenTogether, ...]:
     """Return what overlaps the windows (ns), the longest overlap first, then the more exact one.
 
-    A happening that is a moment counts as `slack_s` long to each side. Of two with the same overlap the
-    one that lasted less outside of the windows comes first: it fits them better.
+    A happening that is a moment counts as `slack_s` long to each side. What happened several times in the
+    same words is said once, with the time of all of them. Of two with the same overlap the one that lasted
+    less outside of the windows comes first: it fits them better.
     """
     slack_ns = round(slack_s * 1e9)
     merged = _merged(windows)
     total_ns = sum(end - start for start, end in merged) or 1
-    found = []
+    found: dict[tuple[str, str, str], tuple[Happening, int, int]] = {}
     for happening in happenings:
         start, end = happening.start_ns, happening.end_ns
         if end - start < slack_ns:
@@ -85,12 +86,14 @@ def seen_at_the_same_time(
             start, end = middle - slack_ns, middle + slack_ns
         overlap_ns = sum(max(0, min(end, stop) - max(start, begin)) for begin, stop in merged)
         if overlap_ns > 0:
-            outside_ns = end - start - overlap_ns
-            seen = SeenTogether(
-                happening=happening, overlap_s=overlap_ns / 1e9, share=min(1.0, overlap_ns / total_ns)
-            )
-            found.append((-overlap_ns, outside_ns, happening.kind, happening.entity, seen))
-    return tuple(one[-1] for one in sorted(found, key=lambda one: one[:4])[:limit])
+            words = (happening.kind, happening.entity, happening.text)
+            first, shared_ns, outside_ns = found.get(words, (happening, 0, 0))
+            found[words] = (first, shared_ns + overlap_ns, outside_ns + end - start - overlap_ns)
+    ranked = sorted(found.items(), key=lambda one: (-one[1][1], one[1][2], one[0]))
+    return tuple(
+        SeenTogether(happening=happening, overlap_s=overlap_ns / 1e9, share=min(1.0, overlap_ns / total_ns))
+        for _, (happening, overlap_ns, _) in ranked[:limit]
+    )
 
 
 def happenings_of(
