@@ -174,7 +174,7 @@ def _nowhere(one: Input, check: Check) -> Tried:
         text = f"no engine of the target says that it is on {check.entity}: no load is known to reach it"
         return Tried(ok=False, text=text, cure="name each engine's cards in the target: cards = [...]")
     return Tried(
-        ok=False, text=f"{check.entity} has nothing that gives {one}", cure="declare it in the target"
+        ok=False, text=f"{check.entity} declares no source of {one}", cure="declare it in the target"
     )
 
 
