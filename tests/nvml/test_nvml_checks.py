@@ -8,10 +8,10 @@ from nvml_stand_in import node_of, until
 from rackgate.judge import judge
 from rackgate.load import Load
 from rackgate.loadgen import Counters, OfferedLoad
+from rackgate.metrics.shipped import register_metrics
 from rackgate.observation import Observation, Offer
 from rackgate.slo import Check, Op, Scope, Slo
 from rackgate.target import EngineSpec, Member, Target
-from rackgate.telemetry.load_metrics import register_metrics
 from rackgate.telemetry.nvml_source import NvmlSource
 from rackgate.telemetry.reading import Reading
 from rackgate.telemetry.sampler import Sampler

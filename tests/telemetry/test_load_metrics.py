@@ -6,10 +6,10 @@ from rackgate.fault import FaultTimeline
 from rackgate.load import Load
 from rackgate.loadgen import Counters, OfferedLoad
 from rackgate.measurement import Reason
+from rackgate.metrics.shipped import register_metrics
 from rackgate.observation import Observation, Offer
 from rackgate.slo import Op, Scope, Slo
 from rackgate.target import Card, EngineSpec, Member, Node, Target
-from rackgate.telemetry.load_metrics import register_metrics
 from rackgate.telemetry.reading import Reading
 from rackgate.telemetry.table import TelemetryTable
 

@@ -1,15 +1,12 @@
-"""Metrics of a card's health during a load: margin, limit, counters that grew, XIDs, idleness, outliers."""
+"""Metrics of a card's health during a load: margin, limit, counters that grew, idleness, outliers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.metric import ONE_VALUE
-from rackgate.metrics.requests import chosen_samples
 from rackgate.telemetry.card_checks import (
     THROTTLE_COUNTERS,
     Finding,
@@ -22,9 +19,7 @@ from rackgate.telemetry.card_checks import (
     share_of_limit,
     throttle_by_counters_s,
 )
-from rackgate.telemetry.event_book import events_of
-from rackgate.telemetry.xid import explained_by, judge_events
-from rackgate.verdict import Verdict
+from rackgate.telemetry.load_window import measurement_of, no_telemetry, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,17 +28,16 @@ if TYPE_CHECKING:
     from rackgate.observation import Observation
     from rackgate.slo import Slo
     from rackgate.telemetry.table import TelemetryTable
-    from rackgate.telemetry.xid import JudgedEvent
 
 __all__ = ["register_metrics"]
 
 
 def _per_card(definition: str, look: Callable[[TelemetryTable, str, int, int], Finding]) -> MeasureFunction:
     def measured(observation: Observation, slo: Slo, entity: str) -> Measurement:
-        window = _window(observation, slo, entity)
+        window = window_of(observation, slo, entity)
         if isinstance(window, Measurement) or observation.telemetry is None:
-            return window if isinstance(window, Measurement) else _no_telemetry(slo, entity)
-        return _measurement(slo, entity, look(observation.telemetry, entity, *window))
+            return window if isinstance(window, Measurement) else no_telemetry(slo, entity)
+        return measurement_of(slo, entity, look(observation.telemetry, entity, *window))
 
     measured.__doc__ = definition
     return measured
@@ -183,8 +177,6 @@ _INPUTS: dict[str, tuple[str, ...]] = {
     "infiniband_error_growth": ("host:infiniband",),
     "leaks_seen": ("redfish:leak_detectors_wet", "redfish:leak_detectors_unknown"),
     "temperature_deviation_c": ("card:temperature_c",),
-    "xids_failed": ("kernel_log",),
-    "xids_warned": ("kernel_log",),
 }
 
 
@@ -192,127 +184,20 @@ def _deviation(field: str, definition: str) -> MeasureFunction:
     def measured(observation: Observation, slo: Slo, entity: str) -> Measurement:
         table = observation.telemetry
         if table is None:
-            return _no_telemetry(slo, entity)
+            return no_telemetry(slo, entity)
         values: dict[str, float | None] = {}
         for card in observation.target.cards:
             if card.name != entity and not observation.members(card.name):
                 continue  # it carries no load: quarantined, or no engine uses it
-            window = _window(observation, slo, card.name)
+            window = window_of(observation, slo, card.name)
             if not isinstance(window, Measurement):
                 values[card.name] = highest(table.series(card.name, field), *window).value
         if entity not in values:
             return missing(slo.metric, entity, slo.unit, Reason.ABSENT, f"no load at {entity}")
-        return _measurement(slo, entity, deviation_from_peers(values)[entity])
+        return measurement_of(slo, entity, deviation_from_peers(values)[entity])
 
     measured.__doc__ = definition
     return measured
-
-
-def xids_failed(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """XIDs of class FAIL during the load, our faults' left out; of a node, those of no declared card."""
-    return _events(observation, slo, entity, Verdict.FAIL)
-
-
-def xids_warned(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """XIDs of class WARN during the load, our faults' left out; of a node, those of no declared card."""
-    return _events(observation, slo, entity, Verdict.WARN)
-
-
-def _events(observation: Observation, slo: Slo, entity: str, counted: Verdict) -> Measurement:
-    window = _window(observation, slo, entity)
-    table = observation.telemetry
-    if isinstance(window, Measurement) or table is None:
-        return window if isinstance(window, Measurement) else _no_telemetry(slo, entity)
-    # A row that holds in sign-off alone is judged by sign-off's classes.
-    profile = "signoff" if slo.profiles and set(slo.profiles) <= {"signoff", "strict"} else "ci"
-    # A card whose address is declared has a row of its own.
-    cards = [card.name for card in observation.target.cards if card.node == entity and not card.pci]
-    judged = [one for name in (entity, *cards) for one in _judged(observation, table, name, window, profile)]
-    chosen = [one for one in judged if one.verdict is counted]
-    if chosen:
-        words = "; ".join(_words(one) for one in chosen[:3])
-        return _measurement(slo, entity, Finding(value=float(len(chosen)), count=len(chosen), detail=words))
-    node = observation.target.node_of(entity) or entity
-    watch = table.series(node, "xid_watch")
-    if not len(watch.present):
-        reason, detail = watch.why_missing
-        return missing(
-            slo.metric, entity, slo.unit, reason, f"the kernel log of {node} is not read: {detail}"
-        )
-    unknown = [one for one in judged if one.verdict is Verdict.UNKNOWN]
-    if unknown:
-        return missing(slo.metric, entity, slo.unit, Reason.UNSUPPORTED, _words(unknown[0]))
-    return _measurement(slo, entity, Finding(value=0.0, count=1, detail=""))
-
-
-def _judged(
-    observation: Observation, table: TelemetryTable, entity: str, window: tuple[int, int], profile: str
-) -> tuple[JudgedEvent, ...]:
-    start_us, end_us = (moment // 1000 for moment in window)
-    events = [one for one in events_of(table, entity) if start_us <= (one.line.boot_us or 0) <= end_us]
-    hit = {
-        name: tuple(engine.cards)
-        for engine in observation.target.engines
-        for name in (engine.name, engine.entity)
-    }
-    explains = explained_by(observation.faults, hit, 0)
-    return judge_events(events, card_of={entity: entity}, injected=explains, profile=profile)
-
-
-def _words(judged: JudgedEvent) -> str:
-    event = judged.event
-    kind = "XID" if event.kind == "xid" else "SXid"
-    return f"{kind} {event.code} ({judged.meaning}). {judged.next_step}"
-
-
-def _window(observation: Observation, slo: Slo, entity: str) -> tuple[int, int] | Measurement:
-    """Return begin and end of the row's load as it reached the entity.
-
-    Of one engine that is from its first request to the end of its last one: when it is done with its
-    share and another still works, it is idle with good reason.
-    """
-    engines = {
-        one.entity for one in observation.target.engines if entity in (*one.cards, *one.nodes, one.name)
-    }
-    looks = [look for offer in observation.offers_of(slo.load) for look in offer.looks if look.end_ns]
-    mine = [look for look in looks if engines & set(look.engines)] or looks
-    if not mine:
-        text = f"load '{slo.load}' was not offered"
-        return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
-    own = _own_window(observation, slo, engines.pop()) if len(engines) == 1 else None
-    return own or (min(look.start_ns for look in mine), max(look.end_ns for look in mine))
-
-
-def _own_window(observation: Observation, slo: Slo, engine: str) -> tuple[int, int] | None:
-    table = chosen_samples(observation, slo, engine, timed=False).table
-    if table is None:
-        return None
-    done = np.asarray(table.column("done_ns"), dtype=float)
-    if np.isnan(done).all():
-        return None
-    start = np.asarray(table.column("scheduled_ns"), dtype=np.int64).min()
-    return int(start), int(np.nanmax(done))
-
-
-def _no_telemetry(slo: Slo, entity: str) -> Measurement:
-    return missing(slo.metric, entity, slo.unit, Reason.NOT_CONFIGURED, "no telemetry in this run")
-
-
-def _measurement(slo: Slo, entity: str, found: Finding) -> Measurement:
-    value = found.value
-    if value is None and found.partial is not None and not slo.op.holds(found.partial, slo.bound):
-        value = found.partial  # over the limit before the samples ended: more of them cannot undo it
-    if value is None:
-        return missing(slo.metric, entity, slo.unit, found.reason or Reason.ABSENT, found.detail)
-    return Measurement(
-        metric=slo.metric,
-        entity=entity,
-        value=value,
-        unit=slo.unit,
-        count=found.count,
-        detail=found.detail,
-        source="telemetry",
-    )
 
 
 def register_metrics(register: Register) -> None:
@@ -327,8 +212,6 @@ def register_metrics(register: Register) -> None:
             "temperature_c", "Highest temperature during the load - median of the other cards' highest."
         ),
     )
-    _register(register, "xids_failed", "events", xids_failed)
-    _register(register, "xids_warned", "events", xids_warned)
 
 
 def _register(register: Register, name: str, unit: str, function: MeasureFunction) -> None:
