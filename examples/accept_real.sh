@@ -9,5 +9,5 @@ set -eu
 
 cd "$(dirname "$0")/.."
 sh examples/install_vllm.sh
-exec "${PYTHON:-.venv/bin/python}" -m pytest -m rack_acceptance --rack-target=examples/vllm-cpu.toml \
+exec "${PYTHON:-.venv/bin/python}" -m pytest -m rack_acceptance --rack-target=examples/vllm-cpu.toml --rack-slo=examples/acceptance/vllm-cpu.toml \
     --rack-profile=smoke --rack-stage=selfcheck,preflight,single_card,batch_retry "$@"
