@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Measurement, Reason, missing
+from rackgate.measurement import Measurement, Reason, missing, truth
 from rackgate.target import GATEWAY
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rackgate.site import Site
     from rackgate.target import EngineSpec
 
-__all__ = ["as_bool", "probe_apis", "probe_engines", "probe_gateway"]
+__all__ = ["probe_apis", "probe_engines", "probe_gateway"]
 
 Probes = dict[tuple[str, str], Measurement]
 
@@ -69,7 +69,7 @@ def probe_apis(site: Site, known: Probes, deadline_s: float = _DEADLINE_S) -> Pr
                 found[name, spec.entity] = (
                     missing(name, spec.entity, "bool", shown.reason or Reason.ABSENT, shown.text)
                     if shown.holds is None
-                    else as_bool(name, spec.entity, shown.holds, shown.text)
+                    else truth(name, spec.entity, shown.holds, shown.text)
                 )
     return found
 
@@ -77,7 +77,7 @@ def probe_apis(site: Site, known: Probes, deadline_s: float = _DEADLINE_S) -> Pr
 def _never_up(spec: EngineSpec, failure: LaunchFailed | None) -> Probes:
     entity = spec.entity
     text, hint = (f"{failure.layer}: {failure}", failure.hint) if failure else ("never started", "")
-    found = {("engine_reachable", entity): as_bool("engine_reachable", entity, False, text, hint)}
+    found = {("engine_reachable", entity): truth("engine_reachable", entity, False, text, hint)}
     for name in ("model_served", "first_request_ok"):
         found[name, entity] = missing(name, entity, "bool", Reason.DIED, text, hint=hint)
     return found
@@ -92,9 +92,9 @@ def _engine_measurements(spec: EngineSpec, probe: EngineProbe) -> Probes:
         }
         if probe.refused:
             name = "engine_reachable"
-            found[name, entity] = as_bool(name, entity, False, probe.message, probe.hint)
+            found[name, entity] = truth(name, entity, False, probe.message, probe.hint)
         return found
-    found = {("engine_reachable", entity): as_bool("engine_reachable", entity, True, probe.message)}
+    found = {("engine_reachable", entity): truth("engine_reachable", entity, True, probe.message)}
     if probe.served_models is None:
         text = probe.message or f"{spec.url} does not list its models"
         nothing = missing("model_served", entity, "bool", Reason.UNSUPPORTED, text, hint=probe.hint)
@@ -102,17 +102,15 @@ def _engine_measurements(spec: EngineSpec, probe: EngineProbe) -> Probes:
     else:
         listed = ", ".join(probe.served_models) or "nothing"
         text = f"asked {spec.model}, listed: {listed}"
-        found["model_served", entity] = as_bool(
-            "model_served", entity, spec.model in probe.served_models, text
-        )
+        found["model_served", entity] = truth("model_served", entity, spec.model in probe.served_models, text)
     found["first_request_ok", entity] = _first_request("first_request_ok", entity, probe)
     return found
 
 
 def _first_request(name: str, entity: str, probe: EngineProbe) -> Measurement:
     if probe.ok:
-        return as_bool(name, entity, True, f"first token after {probe.first_token_ms or 0.0:.0f} ms")
-    return as_bool(name, entity, False, f"{probe.layer_failed}: {probe.message}", probe.hint)
+        return truth(name, entity, True, f"first token after {probe.first_token_ms or 0.0:.0f} ms")
+    return truth(name, entity, False, f"{probe.layer_failed}: {probe.message}", probe.hint)
 
 
 def probe_gateway(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
@@ -124,27 +122,13 @@ def probe_gateway(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
 
     name, gateway, failure = "gateway_request_ok", site.gateway(), site.failures.get(GATEWAY)
     if failure is not None:
-        return {(name, "rack"): as_bool(name, "rack", False, f"{failure.layer}: {failure}", failure.hint)}
+        return {(name, "rack"): truth(name, "rack", False, f"{failure.layer}: {failure}", failure.hint)}
     if gateway is None:
         return {}
     probe = probe_engine(gateway.url, gateway.model, gateway.headers, gateway.protocol, deadline_s)
     if probe.layer_failed == "network" and not probe.refused:
         return {(name, "rack"): _unreachable(name, "rack", probe)}
     return {(name, "rack"): _first_request(name, "rack", probe)}
-
-
-def as_bool(metric: str, entity: str, good: bool, detail: str, hint: str = "") -> Measurement:  # noqa: FBT001
-    """Return 1 or 0 with what was seen."""
-    return Measurement(
-        metric=metric,
-        entity=entity,
-        value=float(good),
-        unit="bool",
-        count=1,
-        detail=detail,
-        source="probe",
-        hint=hint,
-    )
 
 
 def _unreachable(metric: str, entity: str, probe: EngineProbe) -> Measurement:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-__all__ = ["Bounds", "Measurement", "Reason", "missing"]
+__all__ = ["Bounds", "Measurement", "Reason", "missing", "truth"]
 
 
 class Reason(StrEnum):
@@ -103,4 +103,18 @@ def missing(
     """Return a measurement without a value."""
     return Measurement(
         metric=metric, entity=entity, value=None, unit=unit, reason=reason, detail=detail, hint=hint
+    )
+
+
+def truth(metric: str, entity: str, good: bool, detail: str, hint: str = "") -> Measurement:  # noqa: FBT001
+    """Return what a probe saw as 1 or 0."""
+    return Measurement(
+        metric=metric,
+        entity=entity,
+        value=float(good),
+        unit="bool",
+        count=1,
+        detail=detail,
+        source="probe",
+        hint=hint,
     )

@@ -6,8 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from rackgate.engine_look import as_bool
-from rackgate.measurement import Measurement, Reason, missing
+from rackgate.measurement import Measurement, Reason, missing, truth
 from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
 from rackgate.telemetry.chassis_probes import firmware_of, probe_chassis
 from rackgate.telemetry.container_probe import probe_container
@@ -177,7 +176,7 @@ def _card_measurements(card: str, readings: list[Reading]) -> Probes:
     if not any(one.value is not None for one in readings):
         first = readings[0]
         reason, detail = first.reason or Reason.ABSENT, first.detail
-        seen = as_bool(present, card, False, detail)
+        seen = truth(present, card, False, detail)
         if reason is not Reason.ABSENT:
             seen = missing(present, card, "bool", reason, detail)
         return {(present, card): seen, (coverage, card): missing(coverage, card, "ratio", reason, detail)}
@@ -196,6 +195,6 @@ def _card_measurements(card: str, readings: list[Reading]) -> Probes:
         source="exporter",
     )
     return {
-        (present, card): as_bool(present, card, True, "listed"),
+        (present, card): truth(present, card, True, "listed"),
         (coverage, card): covered,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -13,15 +14,16 @@ if TYPE_CHECKING:
 __all__ = ["within"]
 
 _WIDTH = 64
+_LOG = logging.getLogger(__name__)
 
 
 def within(jobs: Mapping[Any, Callable[[], Any]], deadline_s: float) -> dict[Any, Any]:
     """Return what each job gave before the deadline, side by side; nobody waits for one that hangs.
 
-    What a job raises is its answer too late: it has none.
+    A job that raises gave no answer; why is logged, since that is a fault of ours.
     """
     waiting: queue.SimpleQueue[tuple[Any, Callable[[], Any]]] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[Any, Any, bool]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
     for job in jobs.items():
         waiting.put(job)
 
@@ -32,9 +34,10 @@ def within(jobs: Mapping[Any, Callable[[], Any]], deadline_s: float) -> dict[Any
             except queue.Empty:
                 return
             try:
-                done.put((name, ask(), True))
-            except Exception as error:  # noqa: BLE001 - the boundary: an input that nobody could try
-                done.put((name, error, False))
+                done.put((name, ask()))
+            except Exception:  # noqa: BLE001 - the boundary: one question must not end the others
+                _LOG.exception("%s could not be asked", name)
+                done.put(())
 
     for _ in range(min(_WIDTH, len(jobs))):
         threading.Thread(target=work, name="rackgate-asking", daemon=True).start()
@@ -42,9 +45,10 @@ def within(jobs: Mapping[Any, Callable[[], Any]], deadline_s: float) -> dict[Any
     end = time.monotonic() + deadline_s
     for _ in jobs:
         try:
-            name, answer, good = done.get(timeout=max(0.0, end - time.monotonic()))
+            answered = done.get(timeout=max(0.0, end - time.monotonic()))
         except queue.Empty:
             break
-        if good:
+        if answered:
+            name, answer = answered
             answers[name] = answer
     return answers

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rackgate.config.acceptance_file import PROFILES
 from rackgate.slo import Op, Severity
 
 LOAD = {"prompt_tokens": 8, "output_tokens": 8, "looks": [105, 210, 420]}
@@ -245,12 +244,6 @@ def test_a_changed_row_tells_its_own_source_or_who_changed_what(acceptance):
     ) == twice.source
 
 
-def test_no_shipped_row_keeps_the_source_of_another_limit(shipped):
-    row = shipped("smoke").slo("single_card.error_rate")
-    assert row.source.startswith("changed by shipped smoke.toml: smoke: about a hundred requests")
-    assert row.source.endswith("(<= 0.001 ratio)")
-
-
 def test_contradictions_are_told_with_the_mistakes_of_form(wrong):
     bad = {"bound": "x", "load": "nowhere", "metric": "tfft_ms", "applies_to": {"modle": ["m"]}}
     assert [
@@ -345,42 +338,9 @@ def test_a_row_that_is_not_asked_of_this_target_needs_no_samples(wrong_row, rack
     assert [] == wrong_row(rack(nodes=1, engines=2), looks=[400], **row)
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 9, 18])
-@pytest.mark.parametrize("profile", PROFILES)
-def test_each_shipped_profile_can_be_decided_on_a_rack_of_any_size(shipped, rack, profile, nodes):
-    assert shipped(profile, target=rack(nodes=nodes, engines=4)).slos
-
-
 @pytest.mark.parametrize("data", [{"slo": 3}, {"slo": [3]}, {"load": []}, {"load": {"l": 3}}, {"lod": {}}])
 def test_a_file_of_another_shape_is_told(wrong, data):
     assert 1 == len(wrong(data))
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_each_shipped_profile_is_consistent_and_every_row_has_source_and_hint(shipped, profile):
-    agreed = shipped(profile)
-    assert 40 < len(agreed.slos)
-    assert [] == [row.id for row in agreed.slos if not (row.source and row.hint)]
-    assert all(override.reason for override in agreed.overrides)
-
-
-def test_the_sites_file_lies_over_the_shipped_rows(shipped, tmp_path):
-    site = tmp_path / "site.toml"
-    site.write_text('[[slo]]\nid = "single_card.ttft_p50"\nbound = 250.0\nreason = "contract 3"\n')
-    agreed = shipped(path=site)
-    assert 250.0 == agreed.slo("single_card.ttft_p50").bound
-    assert (str(site), "contract 3") == (agreed.overrides[-1].file, agreed.overrides[-1].reason)
-    shipped_files = ("shipped defaults.toml", "shipped probes.toml", "shipped smoke.toml")
-    assert (*shipped_files, str(site)) == agreed.files
-
-
-def test_a_file_that_is_no_toml_is_told(shipped, tmp_path):
-    from rackgate.config.problems import ConfigError
-
-    site = tmp_path / "site.toml"
-    site.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="not valid TOML"):
-        shipped(path=site)
 
 
 SCALARS = st.one_of(

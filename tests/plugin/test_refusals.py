@@ -17,7 +17,6 @@ def _refused(outcome, *parts):
 
 
 def test_parallel_workers_are_refused(ladder):
-    pytest.importorskip("xdist")
     _refused(ladder("-n", "2"), "pytest-xdist", "start its own engines on the same cards")
 
 

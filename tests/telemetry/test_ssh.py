@@ -11,7 +11,7 @@ from ssh_server import SERVER, ssh_servers
 
 from rackgate.measurement import Reason
 from rackgate.telemetry.host import read_host
-from rackgate.telemetry.runner import Command, LocalRunner, ask_all
+from rackgate.telemetry.runner import Command, LocalRunner
 from rackgate.telemetry.ssh import SshRunner
 
 HOSTNAME = Command(argv=("cat", "/proc/sys/kernel/hostname"))
@@ -161,9 +161,3 @@ def test_sockets_of_the_users_own_are_kept(servers, runner_of):
         subprocess.run(["ssh", "-F", servers.config, "-O", "exit", "node"], check=False, timeout=20)
         servers.write_config()
         shutil.rmtree(folder)
-
-
-def test_of_many_nodes_the_silent_ones_are_named(runner_of):
-    runners = [runner_of("node", name="n1"), runner_of("nowhere", name="n2"), runner_of("behind", name="n3")]
-    answers = ask_all(runners, HOSTNAME, 20.0)
-    assert (answers.asked, answers.silent) == (("n1", "n2", "n3"), ("n2",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Measurement, Reason, missing
+from rackgate.measurement import Measurement, Reason, missing, truth
 from rackgate.preflight import measured_cards, measured_hosts
 from rackgate.telemetry.card_probes import probe_readings
 from rackgate.telemetry.node_probes import probe_events
@@ -33,25 +33,12 @@ def measured_now(seen: Examination) -> Probes:
         found |= probe_readings(readings, [name])
     for entity, engine in seen.engines.items():
         if engine.refused or engine.answered:
-            found["engine_reachable", entity] = _bool(
+            found["engine_reachable", entity] = truth(
                 "engine_reachable", entity, engine.answered, engine.text, engine.cure
             )
         if engine.served is not None:
-            found["model_served", entity] = _bool("model_served", entity, engine.ok, engine.text, engine.cure)
+            found["model_served", entity] = truth("model_served", entity, engine.ok, engine.text, engine.cure)
         elif engine.unlisted:
             nothing = missing("model_served", entity, "bool", Reason.UNSUPPORTED, engine.text)
             found["model_served", entity] = nothing
     return found
-
-
-def _bool(metric: str, entity: str, good: bool, detail: str, hint: str) -> Measurement:  # noqa: FBT001
-    return Measurement(
-        metric=metric,
-        entity=entity,
-        value=float(good),
-        unit="bool",
-        count=1,
-        detail=detail,
-        source="probe",
-        hint=hint,
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ PAUSE_AFTER_REFUSAL_S = 0.05
 """A closed loop whose requests are turned away at once would otherwise only count how fast that goes."""
 
 
-class _Chain:
+class _Chain(ABC):
     """Requests on one lane, each started after the one before it has ended."""
 
     def __init__(self, offer: Offer, lane: Lane) -> None:
@@ -42,8 +43,9 @@ class _Chain:
         self._pause = None
         self._next(due_ns)
 
+    @abstractmethod
     def _next(self, due_ns: int) -> None:
-        raise NotImplementedError
+        """Start the next request, due at that moment."""
 
 
 class Slot(_Chain):

@@ -7,7 +7,6 @@ import re
 import selectors
 import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -19,13 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = [
-    "Answers",
     "Command",
     "LocalRunner",
     "Ran",
     "RootRunner",
     "Runner",
-    "ask_all",
     "run_process",
     "with_root",
 ]
@@ -282,25 +279,3 @@ def _files_below(root: Path, patterns: Iterable[str]) -> dict[str, Ran]:
             except OSError as error:
                 found[name] = Ran(reason=Reason.UNSUPPORTED, detail=f"{name}: {error.strerror}")
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
-    """What nodes answered: who was asked, and who gave nothing in time."""
-
-    asked: tuple[str, ...]
-    answers: Mapping[str, Ran]
-
-    @property
-    def silent(self) -> tuple[str, ...]:
-        """Nodes that could not be reached or did not answer."""
-        lost = (Reason.TIMEOUT, Reason.UNREACHABLE)
-        return tuple(name for name in self.asked if self.answers[name].reason in lost)
-
-
-def ask_all(runners: Sequence[Runner], command: Command, deadline_s: float, width: int = 32) -> Answers:
-    """Ask many nodes the same, `width` at a time; each has the whole deadline."""
-    with ThreadPoolExecutor(max_workers=max(1, min(width, len(runners) or 1))) as pool:
-        found = list(pool.map(lambda runner: runner.run(command, deadline_s), runners))
-    names = tuple(runner.name for runner in runners)
-    return Answers(asked=names, answers=dict(zip(names, found, strict=True)))

@@ -1,0 +1,55 @@
+"""The shipped rows and profiles, and what the examples lay over them."""
+
+from pathlib import Path
+
+import pytest
+
+from rackgate.config.acceptance_file import PROFILES
+from rackgate.config.problems import ConfigError
+
+OVERLAYS = sorted((Path(__file__).parents[2] / "examples" / "acceptance").glob("*.toml"))
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 9, 18])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_each_shipped_profile_can_be_decided_on_a_rack_of_any_size(shipped, rack, profile, nodes):
+    assert shipped(profile, target=rack(nodes=nodes, engines=4)).slos
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_each_shipped_profile_is_consistent_and_every_row_has_source_and_hint(shipped, profile):
+    agreed = shipped(profile)
+    assert 40 < len(agreed.slos)
+    assert [] == [row.id for row in agreed.slos if not (row.source and row.hint)]
+    assert all(override.reason for override in agreed.overrides)
+
+
+def test_the_sites_file_lies_over_the_shipped_rows(shipped, tmp_path):
+    site = tmp_path / "site.toml"
+    site.write_text('[[slo]]\nid = "single_card.ttft_p50"\nbound = 250.0\nreason = "contract 3"\n')
+    agreed = shipped(path=site)
+    assert 250.0 == agreed.slo("single_card.ttft_p50").bound
+    assert (str(site), "contract 3") == (agreed.overrides[-1].file, agreed.overrides[-1].reason)
+    shipped_files = ("shipped defaults.toml", "shipped probes.toml", "shipped smoke.toml")
+    assert (*shipped_files, str(site)) == agreed.files
+
+
+def test_no_shipped_row_keeps_the_source_of_another_limit(shipped):
+    row = shipped("smoke").slo("single_card.error_rate")
+    assert row.source.startswith("changed by shipped smoke.toml: smoke: about a hundred requests")
+    assert row.source.endswith("(<= 0.001 ratio)")
+
+
+@pytest.mark.parametrize("path", OVERLAYS, ids=lambda path: path.stem)
+def test_an_example_of_an_acceptance_file_lies_over_the_shipped_rows(shipped, path):
+    agreed = shipped(path=path)
+    own = [override for override in agreed.overrides if override.file == str(path)]
+    assert own
+    assert all(override.reason for override in own)
+
+
+def test_a_file_that_is_no_toml_is_told(shipped, tmp_path):
+    site = tmp_path / "site.toml"
+    site.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        shipped(path=site)
