@@ -40,12 +40,12 @@ def observe(
     looks = [look for offer in offers for look in offer.looks if look.end_ns]
     start_ns = min((look.start_ns for look in looks), default=time.perf_counter_ns())
     end_ns = max((look.end_ns for look in looks), default=start_ns)
-    _wait_for_a_sample_after(end_ns, telemetry)
+    seen_ns = _wait_for_a_sample_after(end_ns, telemetry)
     seen = Observation(
         stage=stage,
         target=site.target,
         offers=tuple(offers),
-        telemetry=telemetry.window(start_ns, end_ns),
+        telemetry=telemetry.window(start_ns, end_ns, seen_ns=seen_ns),
         probes=probe_stage(run, stage, engines_up=True),
         faults=faults,
         excluded=frozenset(run.ledger.quarantined(stage)),
@@ -54,7 +54,10 @@ def observe(
     )
     telemetry.flush()
     text = f"{stage}: {len(offers)} loads, telemetry every {telemetry.interval_s:g} s"
-    run.record("event", event="observed", stage=stage, text=text, sample_interval_s=telemetry.interval_s)
+    run.record(
+        "event", event="observed", stage=stage, text=text,
+        sample_interval_s=telemetry.interval_s, telemetry_seen_ns=seen_ns,
+    )  # fmt: skip
     for fault in faults:
         text = f"{fault.kind} on {fault.entity}: {fault.detail}"
         run.record("event", event="fault_timeline", stage=stage, text=text, timeline=asdict(fault))
@@ -62,11 +65,15 @@ def observe(
     return seen
 
 
-def _wait_for_a_sample_after(end_ns: int, telemetry: Sampler) -> None:
-    """Let the sampler see the end of the load, so that the window's last edge is covered."""
+def _wait_for_a_sample_after(end_ns: int, telemetry: Sampler) -> int:
+    """Let the sampler see the end of the load, so that the window's last edge is covered.
+
+    Return until when every source that answers has been seen.
+    """
     deadline = end_ns + round((2 * telemetry.interval_s + 0.5) * 1e9)
     while time.perf_counter_ns() < deadline and telemetry.last_sample_ns <= end_ns:
         time.sleep(0.02)
+    return telemetry.last_sample_ns
 
 
 def pair_rounds(run: Run, site: Site) -> list[tuple[str, list[Endpoint]]]:

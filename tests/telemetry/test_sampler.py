@@ -1,11 +1,16 @@
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from waiting import until
 
 import rackgate.telemetry.sampler as sampler_module
+from rackgate.hindsight.series import telemetry_window
 from rackgate.measurement import Reason
 from rackgate.target import Card, Node
 from rackgate.telemetry.exporter import ExporterSource
@@ -161,9 +166,38 @@ def test_an_unchanged_counter_that_is_written_again_after_a_window_was_so_at_its
     thinning = Thinning()
     for at_s in (0, 1, 2, 3, 4, 5):  # written at 0 and again at 5
         thinning.keep([reading(7.0, "pcie_replays", t_ns=at_s * SECOND)])
-    assert [(one.value, one.t_ns) for one in thinning.still(3 * SECOND)] == [(7.0, 3 * SECOND)]
+    assert [(one.value, one.t_ns) for one in thinning.settled(0, 3 * SECOND)] == [(7.0, 3 * SECOND)]
     thinning.keep([reading(8.0, "pcie_replays", t_ns=6 * SECOND)])
-    assert thinning.still(3 * SECOND) == []
+    assert thinning.settled(0, 3 * SECOND) == []
+
+
+@given(
+    polls=st.lists(
+        st.tuples(st.integers(1, 90), st.sampled_from((1.0, 1.0, 1.0, 2.0, None)), st.booleans()),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_whoever_asks_again_later_from_disk_sees_what_was_seen(polls):
+    with tempfile.TemporaryDirectory() as folder:
+        sampler = Sampler([], Path(folder), interval_s=0.25)
+        now_ns, asked = 0, []
+        for tenths, value, asks in polls:
+            now_ns += tenths * SECOND // 10
+            sampler.take(
+                [reading(value, "pcie_replays", t_ns=now_ns, reason=None if value else Reason.TIMEOUT)]
+            )
+            if asks:
+                start, end = max(0, now_ns - 8 * SECOND), now_ns - SECOND // 5
+                seen = sampler.window(start, end, seen_ns=now_ns).series("n1/gpu0", "pcie_replays")
+                asked.append((start, end, now_ns, seen))
+                sampler.flush()
+        sampler.stop()
+        for start, end, seen_ns, seen in asked:
+            table = telemetry_window(Path(folder), start, end, 0.25, seen_ns)
+            again = table.series("n1/gpu0", "pcie_replays")
+            assert list(seen.t_ns) == list(again.t_ns)
+            assert np.array_equal(seen.values, again.values, equal_nan=True)
 
 
 def test_a_counter_that_changes_is_kept_as_it_was_until_then():

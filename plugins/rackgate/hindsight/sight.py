@@ -68,11 +68,11 @@ def seen_again(
     """Return what a stage saw; `loads` are the ones agreed now, whose bounds of one request hold."""
     offers = _offers(finished, stage, loads)
     looks = [look for offer in offers for look in offer.looks if look.end_ns]
-    interval_s = _interval_s(finished, stage)
+    interval_s, seen_ns = _sampled(finished, stage)
     telemetry = None
     if looks:
         start, end = min(look.start_ns for look in looks), max(look.end_ns for look in looks)
-        telemetry = _telemetry(finished, start, end, interval_s)
+        telemetry = _telemetry(finished, start, end, interval_s, seen_ns)
     return Observation(
         stage=stage,
         target=finished.target,
@@ -131,24 +131,26 @@ def _look(finished: Finished, record: Mapping[str, Any], loads: Mapping[str, Loa
     )
 
 
-def _interval_s(finished: Finished, stage: str) -> float:
-    """Return the seconds between two samples of a signal, as the stage said them."""
+def _sampled(finished: Finished, stage: str) -> tuple[float, int | None]:
+    """Return the seconds between two samples of a signal and until when the stage had seen them."""
     said = [
-        record["sample_interval_s"]
+        record
         for record in finished.of("event")
         if record.get("event") == "observed" and record.get("stage") == stage
     ]
-    return float(said[-1]) if said else 1.0
+    return (float(said[-1]["sample_interval_s"]), said[-1].get("telemetry_seen_ns")) if said else (1.0, None)
 
 
-def _telemetry(finished: Finished, start: int, end: int, interval_s: float) -> TelemetryTable | None:
+def _telemetry(
+    finished: Finished, start: int, end: int, interval_s: float, seen_ns: int | None
+) -> TelemetryTable | None:
     import pyarrow as pa
 
     from rackgate.hindsight.series import telemetry_window
 
     folder = finished.folder / "evidence" / "telemetry.parquet"
     try:
-        return telemetry_window(folder, start, end, interval_s)
+        return telemetry_window(folder, start, end, interval_s, seen_ns)
     except (OSError, pa.ArrowException, ValueError):
         return None  # what rests on it is UNKNOWN: no telemetry in this run
 

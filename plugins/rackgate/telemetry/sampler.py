@@ -137,7 +137,7 @@ class Sampler:
                 thread.join(timeout=max(0.0, deadline - time.monotonic()))
         if first:
             with self._lock:
-                self._recent += self._thinning.still(time.perf_counter_ns())
+                self._recent += self._thinning.settled(0, time.perf_counter_ns())
         self.flush()
 
     def take(self, readings: list[Reading]) -> None:
@@ -159,25 +159,27 @@ class Sampler:
             self._dropped_until_ns = max([self._dropped_until_ns, *(one.t_ns for one in dropped)])
             self._written = len(self._recent)
 
-    def window(self, start_ns: int, end_ns: int) -> TelemetryTable:
+    def window(self, start_ns: int, end_ns: int, *, seen_ns: int | None = None) -> TelemetryTable:
         """Return all readings between two moments, with one interval of margin on each side.
 
-        Signals that seldom change reach back to the last time they were written.
+        Signals that seldom change reach back to the last time they were written; until when they stood
+        unchanged is written down too. What came after `seen_ns` is left out: whoever asks again, from
+        what is on disk, gets the same.
         """
         margin_ns = round(self._interval_s * 1.5e9)
         begin, end = start_ns - margin_ns, end_ns + margin_ns
+        end = end if seen_ns is None else min(end, seen_ns)
         back = begin - max(REACH_BACK_NS, margin_ns)
         with self._lock:
+            self._recent += self._thinning.settled(back, end)
             recent, fresh = list(self._recent), self._recent[self._written :]
             parts = [path for low, high, path in self._parts if low <= end and high >= back]
             before = [one for one in self._thinning.last() if one.value is None and one.t_ns < back]
-            still = [one for one in self._thinning.still(end) if one.t_ns >= back]
             on_disk = self._dropped_until_ns >= back
         tables = [TelemetryTable.read(path) for path in parts] if on_disk else []
         tables.append(TelemetryTable.from_readings(fresh if on_disk else recent))
         inside = [one.window(back, begin, end) for one in tables]
-        ends = TelemetryTable.from_readings(still)
-        return TelemetryTable.concat([TelemetryTable.from_readings(before), *inside, ends])
+        return TelemetryTable.concat([TelemetryTable.from_readings(before), *inside])
 
     def _watching(self) -> None:
         """Say of each source that hangs, once per interval, that it does; write full parts."""

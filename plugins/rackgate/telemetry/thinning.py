@@ -47,16 +47,17 @@ class Thinning:
         """Return the last kept reading of each slow signal."""
         return list(self._kept.values())
 
-    def still(self, until_ns: int) -> list[Reading]:
-        """Return, of each slow signal, its value at the last moment until `until_ns` at which it stood.
+    def settled(self, from_ns: int, until_ns: int) -> list[Reading]:
+        """Return what is worth keeping now: until when each slow signal stood, if that is in the stretch.
 
         What was seen after `until_ns`, unchanged since before it, was so at that moment too.
         """
         found = []
         for signal, kept in self._kept.items():
             seen_ns = min(self._seen[signal], until_ns)
-            if seen_ns > self._since[signal] and seen_ns != kept.t_ns:
+            if seen_ns >= from_ns and seen_ns > self._since[signal] and seen_ns != kept.t_ns:
                 found.append(replace(kept, t_ns=seen_ns))
+                self._kept[signal] = replace(kept, t_ns=max(kept.t_ns, seen_ns))
         return found
 
     def _worth(self, reading: Reading) -> list[Reading]:
