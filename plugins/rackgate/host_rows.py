@@ -40,7 +40,7 @@ def why_not_asked(row: Slo, entity: str, target: Target) -> str:
         return text if node.access.redfish is None else ""
     log = row.metric.startswith("xids_") and node.access.kernel_log
     if not node.access.reaches_host and not log:
-        text = f"no way into the host of {node.name} ([node.telemetry] local or ssh)"
+        text = f"no way into the host of {node.name} ([node.telemetry] local, ssh or docker)"
         return f"target {target.name} declares {text}"
     card = next((one for one in node.cards if one.name == entity), None)
     lacks, what = _DECLARATIONS.get(row.metric, (_never, ""))

@@ -96,11 +96,15 @@ class NodeAccess:
 
     `cards` says where its cards' signals come from, None for the exporter if one is declared. `ssh` is
     what one would give to `ssh`, `local` says that the node is this machine, `sudo` that `sudo -n` may
-    be tried. `root` is a folder that stands in for the machine; a bare name is one that ships.
+    be tried. `docker` is a context of Docker's or a daemon's address, where one container of
+    `docker_image`, which is there already, looks at the node. `root` is a folder that stands in for the
+    machine; a bare name is one that ships.
     """
 
     cards: str | None = None
     ssh: str | None = None
+    docker: str | None = None
+    docker_image: str | None = None
     local: bool = False
     sudo: bool = False
     root: str | None = None
@@ -110,7 +114,7 @@ class NodeAccess:
     @property
     def reaches_host(self) -> bool:
         """Whether files and commands of the host can be had."""
-        return self.local or self.ssh is not None or self.root is not None
+        return self.local or any(way is not None for way in (self.ssh, self.docker, self.root))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

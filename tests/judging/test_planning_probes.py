@@ -45,7 +45,7 @@ def test_a_closed_host_is_declared_and_a_probe_that_runs_here_needs_none(checks)
 
     told = {check.declared_absent for check in checks(probe(), row(), closed)}
     assert {"no way into the host of node1", "no way into the host of node2"} == {
-        text.split("declares ")[1].split(" (")[0].replace(" ([node.telemetry] local or ssh)", "")
+        text.split("declares ")[1].split(" (")[0].replace(" ([node.telemetry] local, ssh or docker)", "")
         for text in told
     }
     assert {""} == {check.declared_absent for check in checks(probe(where="here"), row(), closed)}

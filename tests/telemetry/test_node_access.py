@@ -80,7 +80,12 @@ def test_a_controller_is_declared_by_variables_and_never_by_secrets():
     [
         ({"local": True, "ssh": "n1"}, "node[0].telemetry: local and ssh: one of them"),
         ({"cards": "nvml"}, "node[0].telemetry.cards: 'nvml' reads this machine: it needs local = true"),
-        ({"cards": "nvidia-smi"}, "node[0].telemetry.cards: 'nvidia-smi' needs local = true or ssh"),
+        ({"cards": "nvidia-smi"}, "node[0].telemetry.cards: 'nvidia-smi' needs local = true, ssh or docker"),
+        (
+            {"ssh": "n1", "docker": "n1", "docker_image": "i"},
+            "node[0].telemetry: ssh and docker: one of them",
+        ),
+        ({"docker": "n1"}, "node[0].telemetry: docker and docker_image: both or none"),
         ({"cards": "prometheus"}, "node[0].telemetry.cards: 'prometheus' needs [telemetry] prometheus"),
         ({"cards": "exporter"}, "node[0].telemetry.cards: 'exporter' needs the node's exporter"),
     ],
@@ -100,7 +105,7 @@ def test_a_prometheus_makes_its_source_possible():
 
 @pytest.mark.parametrize("metric", ["clock_offset_s", "host_module", "xids_since_boot"])
 def test_a_row_about_the_host_is_asked_only_where_the_target_opens_it(metric):
-    why = "target rack declares no way into the host of n1 ([node.telemetry] local or ssh)"
+    why = "target rack declares no way into the host of n1 ([node.telemetry] local, ssh or docker)"
     assert absent(target(cards=1), metric) == [why]
     assert absent(target({"local": True}, cards=1), metric) == [""]
 

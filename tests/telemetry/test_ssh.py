@@ -4,14 +4,22 @@ import shutil
 import subprocess
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from ssh_server import SERVER, ssh_servers
+from waiting import until
 
 from rackgate.measurement import Reason
+from rackgate.preflight import probe_nodes
+from rackgate.target import Card, Node, NodeAccess, Target
+from rackgate.telemetry.assembly import assemble, plan_of
 from rackgate.telemetry.host import read_host
+from rackgate.telemetry.host_source import HostSource
+from rackgate.telemetry.remote_log import RemoteKernelLog
 from rackgate.telemetry.runner import Command, LocalRunner
+from rackgate.telemetry.smi_source import SmiSource
 from rackgate.telemetry.ssh import SshRunner
 
 HOSTNAME = Command(argv=("cat", "/proc/sys/kernel/hostname"))
@@ -56,6 +64,32 @@ def test_many_commands_share_one_connection(servers, runner_of):
         assert runner.run(HOSTNAME, 20.0).ok
     after = (servers.folder / "node.log").read_text().count("Accepted publickey")
     assert after - before == 1
+
+
+def test_all_sources_and_looks_at_a_node_share_one_connection_that_ends_with_them(servers):
+    node = Node(
+        name="n1",
+        cards=(Card(name="n1/gpu0", node="n1", index=0),),
+        access=NodeAccess(ssh="node", cards="nvidia-smi"),
+    )
+    target = Target(
+        name="rack", model="m", grade="accelerator", nodes=(node,), ssh_config=str(servers.config)
+    )
+    before = (servers.folder / "node.log").read_text()
+    sources = assemble(target, plan_of(target))
+    assert [SmiSource, HostSource, RemoteKernelLog] == [type(source) for source in sources]
+    try:
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            look = pool.submit(probe_nodes, target)
+            polled = list(pool.map(lambda source: source.poll(), sources))
+            assert ("clock_offset_s", "n1") in look.result()
+    finally:
+        for source in sources:
+            source.close()
+    assert all(polled)
+    log = servers.folder / "node.log"
+    assert 1 == log.read_text()[len(before) :].count("Accepted publickey")
+    assert until(lambda: "Disconnected from user" in log.read_text()[len(before) :])
 
 
 def test_files_come_in_one_answer(runner_of, tmp_path):
@@ -152,11 +186,11 @@ def test_sockets_of_the_users_own_are_kept(servers, runner_of):
     folder = tempfile.mkdtemp(prefix="rg-")  # the path of a socket must be short
     servers.write_config(f"  ControlMaster auto\n  ControlPath {folder}/%C\n  ControlPersist 5")
     try:
-        runner = runner_of("node")
+        runner = runner_of("node", connect_timeout_s=7.0)
         assert runner.run(HOSTNAME, 20.0).ok
-        assert runner._sockets is None
-        assert list(Path(folder).iterdir())
-        runner._script("true", 20.0, "true")
+        kept = list(Path(folder).iterdir())
+        runner.close()
+        assert (1, kept) == (len(kept), list(Path(folder).iterdir()))
     finally:
         subprocess.run(["ssh", "-F", servers.config, "-O", "exit", "node"], check=False, timeout=20)
         servers.write_config()

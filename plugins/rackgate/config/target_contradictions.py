@@ -57,16 +57,19 @@ def _telemetry(parsed: TargetFile) -> list[str]:
         asked, where = node.telemetry, f"node[{index}].telemetry"
         if asked is None:
             continue
-        if asked.local and asked.ssh:
-            problems.append(f"{where}: local and ssh: one of them")
+        ways = [name for name in ("local", "ssh", "docker") if getattr(asked, name)]
+        if len(ways) > 1:
+            problems.append(f"{where}: {' and '.join(ways)}: one of them")
+        if bool(asked.docker) != bool(asked.docker_image):
+            problems.append(f"{where}: docker and docker_image: both or none")
         if asked.cards == "prometheus" and not prometheus:
             problems.append(f"{where}.cards: 'prometheus' needs [telemetry] prometheus")
         if asked.cards == "exporter" and not node.exporter:
             problems.append(f"{where}.cards: 'exporter' needs the node's exporter")
         if asked.cards == "nvml" and not asked.local:
             problems.append(f"{where}.cards: 'nvml' reads this machine: it needs local = true")
-        if asked.cards == "nvidia-smi" and not (asked.local or asked.ssh):
-            problems.append(f"{where}.cards: 'nvidia-smi' needs local = true or ssh")
+        if asked.cards == "nvidia-smi" and not ways:
+            problems.append(f"{where}.cards: 'nvidia-smi' needs local = true, ssh or docker")
     return problems
 
 

@@ -120,6 +120,8 @@ class NodeTelemetryTable(_Table):
 
     cards: Literal["exporter", "prometheus", "nvml", "nvidia-smi"] | None = None
     ssh: str | None = Field(default=None, min_length=1)
+    docker: str | None = Field(default=None, min_length=1)
+    docker_image: str | None = Field(default=None, min_length=1)
     local: bool = False
     sudo: bool = False
     kernel_log: str | None = Field(default=None, min_length=1)

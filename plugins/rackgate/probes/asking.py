@@ -90,7 +90,7 @@ class _Asking:
             return replace(answer, reason=Reason.EXCLUDED, detail=told, hint=_before(probe))
         runner = self._runner(name, node)
         if runner is None:
-            text = f"the target gives no way into the host of {name} ([node.telemetry] local or ssh)"
+            text = f"the target gives no way into the host of {name} ([node.telemetry] local, ssh or docker)"
             return replace(answer, reason=Reason.NOT_CONFIGURED, detail=text)
         return self._run(runner, name, node, asked, answer)
 

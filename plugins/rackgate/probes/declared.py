@@ -26,7 +26,7 @@ def why_not_probed(row: Slo, entity: str, target: Target, probes: Mapping[str, P
     value = row.metric.split(".")[-1]
     vendors = {card.vendor for card in node.cards if entity in (node.name, card.name)}
     if probe.needs_host and not node.access.reaches_host:
-        text = f"no way into the host of {node.name} ([node.telemetry] local or ssh)"
+        text = f"no way into the host of {node.name} ([node.telemetry] local, ssh or docker)"
         return f"target {target.name} declares {text}"
     if probe.vendor and probe.vendor not in vendors:
         return f"declared: {entity} has no card of {probe.vendor}'s"

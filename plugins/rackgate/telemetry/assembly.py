@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rackgate.target import NodeAccess
+from rackgate.telemetry.docker_host import DockerHost, DockerRunner
 from rackgate.telemetry.engine_metrics import EngineMetricsSource
 from rackgate.telemetry.exporter import ExporterSource
 from rackgate.telemetry.host_source import HostSource
@@ -46,9 +47,13 @@ CARD_SOURCES = ("exporter", "prometheus", "nvml", "nvidia-smi")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryPlan:
-    """How a rack is read. `nodes` is by name; a node that is not there has only its exporter."""
+    """How a rack is read. `nodes` is by name; a node that is not there has only its exporter.
+
+    `with_cards` are the nodes that should have cards.
+    """
 
     nodes: Mapping[str, NodeAccess] = field(default_factory=dict)
+    with_cards: frozenset[str] = frozenset()
     prometheus: str | None = None
     prometheus_headers: Mapping[str, str] = field(default_factory=dict)
     ssh_config: Path | None = None
@@ -64,6 +69,7 @@ def plan_of(target: Target) -> TelemetryPlan:
     """Return how a rack is read, as its target declares it."""
     return TelemetryPlan(
         nodes={node.name: node.access for node in target.nodes},
+        with_cards=frozenset(node.name for node in target.nodes if node.cards),
         prometheus=target.prometheus_url,
         ssh_config=_path(target.ssh_config),
     )
@@ -77,6 +83,11 @@ def runner_of(node: str, access: NodeAccess, plan: TelemetryPlan) -> Runner | No
         return LocalRunner(node, sudo=access.sudo)
     if access.ssh is not None:
         return SshRunner(access.ssh, name=node, config=plan.ssh_config, sudo=access.sudo)
+    if access.docker is not None and access.docker_image is not None:
+        cards = node in plan.with_cards
+        return DockerRunner(
+            DockerHost(daemon=access.docker, image=access.docker_image, cards=cards), name=node
+        )
     return None
 
 

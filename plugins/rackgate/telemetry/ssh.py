@@ -1,31 +1,29 @@
 """A remote node through the system's OpenSSH client, so that its configuration keeps working.
 
 ssh_config, ProxyJump, agents, Kerberos and control sockets are the client's own. Host keys are checked,
-nothing is ever asked of a person, and one connection serves all commands to a node.
+nothing is ever asked of a person, and one connection serves all commands of this process to a node.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import secrets
 import shlex
-import shutil
-import subprocess
-import tempfile
-from pathlib import Path
+import threading
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
 from rackgate.telemetry.runner import Command, Ran, run_process, with_root
+from rackgate.telemetry.shell_files import read_files
+from rackgate.telemetry.ssh_connection import CONNECTIONS, GRACE_S, SshAddress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from rackgate.telemetry.ssh_connection import SshConnection
 
 __all__ = ["SshRunner"]
 
-_LIMIT_BYTES = 1 << 20
-_GRACE_S = 2.0
 _TRANSPORT = 255
 _CAUSES = (
     ("Host key verification failed", Reason.UNREACHABLE, "add the node's host key to known_hosts"),
@@ -40,7 +38,10 @@ _CAUSES = (
 
 
 class SshRunner:
-    """One node. `destination` is what one would give to `ssh`; `config` another file than the user's."""
+    """One node. `destination` is what one would give to `ssh`; `config` another file than the user's.
+
+    All runners of a process to one node share one connection, which ends when the last is closed.
+    """
 
     def __init__(
         self,
@@ -52,12 +53,12 @@ class SshRunner:
         connect_timeout_s: float = 10.0,
     ) -> None:
         self.name = name or destination
-        self._destination = destination
-        self._config = config
         self._sudo = sudo
-        self._connect_timeout_s = connect_timeout_s
-        self._sockets: str | None = None
-        self._options: tuple[str, ...] | None = None
+        self._address = SshAddress(
+            destination=destination, config=config, connect_timeout_s=connect_timeout_s
+        )
+        self._connection: SshConnection | None = None
+        self._lock = threading.Lock()
 
     def run(self, command: Command, deadline_s: float) -> Ran:
         """Run it there, with `sudo -n` if it is refused and that is allowed."""
@@ -72,32 +73,23 @@ class SshRunner:
 
         A node that does not answer gives its reason under every pattern.
         """
-        mark = secrets.token_hex(8)
-        script = (
-            f'for f in {" ".join(_pattern(one) for one in patterns)}; do [ -f "$f" ] || continue; '
-            f'if [ -r "$f" ]; then echo "{mark} $f"; head -c {_LIMIT_BYTES} "$f" 2>/dev/null; '
-            f'else echo "{mark}! $f"; fi; echo; done; echo "{mark}end"'
+        return read_files(
+            patterns, lambda script: self._script(f"sh -c {shlex.quote(script)}", deadline_s, "sh")
         )
-        ran = self._script(f"sh -c {shlex.quote(script)}", deadline_s, "sh")
-        if f"{mark}end" not in ran.text:
-            reason = ran.reason or Reason.DIED
-            cut = Ran(reason=reason, detail=ran.detail or "the node's answer was cut off")
-            return dict.fromkeys(patterns, cut)
-        return _files(ran.text, mark)
 
     def close(self) -> None:
-        """End the shared connection."""
-        if self._sockets is None:
-            return
-        ended = [*self._client(), "-O", "exit", "--", self._destination]
-        run_process(ended, _GRACE_S)
-        shutil.rmtree(self._sockets, ignore_errors=True)
-        self._sockets, self._options = None, None
+        """Hold the shared connection no longer."""
+        with self._lock:
+            held, self._connection = self._connection, None
+        if held is not None:
+            CONNECTIONS.give_back(self._address)
 
     def _script(self, script: str, deadline_s: float, what: str, silence_s: float | None = None) -> Ran:
         remote = f"exec timeout -k 1 {math.ceil(deadline_s)} {script}"
-        argv = [*self._client(), "--", self._destination, remote]
-        ran = run_process(argv, deadline_s + _GRACE_S, silence_s=silence_s)
+        with self._lock:
+            connection = self._connection = self._connection or CONNECTIONS.take(self._address)
+        with connection.session(deadline_s + GRACE_S) as (argv, problem):
+            ran = problem or run_process([*argv, remote], deadline_s + GRACE_S, silence_s=silence_s)
         if ran.reason is Reason.TOOL_MISSING and ran.status is None:
             return Ran(reason=Reason.TOOL_MISSING, detail="the OpenSSH client is not installed here")
         if ran.status == _TRANSPORT:
@@ -120,74 +112,3 @@ class SshRunner:
             if words in ran.error:
                 return Ran(reason=reason, detail=f"{self.name}: {said} ({cure})", error=ran.error)
         return Ran(reason=Reason.UNREACHABLE, detail=f"{self.name}: {said}", error=ran.error)
-
-    def _client(self) -> tuple[str, ...]:
-        if self._options is None:
-            self._options = self._found_options()
-        return self._options
-
-    def _found_options(self) -> tuple[str, ...]:
-        options = ["ssh", "-T", "-x", *(() if self._config is None else ("-F", str(self._config)))]
-        settings = {
-            "BatchMode": "yes",
-            "StrictHostKeyChecking": "yes",
-            "ConnectTimeout": str(math.ceil(self._connect_timeout_s)),
-            "ServerAliveInterval": "5",
-            "ServerAliveCountMax": "2",
-            "LogLevel": "ERROR",
-        }
-        if not self._has_sockets_of_its_own(options):
-            # The path of a Unix socket may have 108 bytes: a short folder, readable to us alone.
-            self._sockets = self._sockets or tempfile.mkdtemp(prefix="rg-ssh-", dir=_short_folder())
-            settings |= {
-                "ControlMaster": "auto",
-                "ControlPersist": "60",
-                "ControlPath": f"{self._sockets}/%C",
-            }
-        return (*options, *(part for name, value in settings.items() for part in ("-o", f"{name}={value}")))
-
-    def _has_sockets_of_its_own(self, options: Sequence[str]) -> bool:
-        """Ask the client whether the user's configuration shares connections already."""
-        try:
-            said = subprocess.run(
-                [*options, "-G", "--", self._destination],
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_GRACE_S + 3,
-            ).stdout
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-        lines = dict(line.partition(" ")[::2] for line in said.splitlines())
-        return lines.get("controlmaster", "false") in ("auto", "true", "yes") and "controlpath" in lines
-
-
-def _short_folder() -> str | None:
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return runtime if runtime and len(runtime) < 40 and Path(runtime).is_dir() else None
-
-
-def _pattern(pattern: str) -> str:
-    """Quote a shell pattern, all but its wildcards."""
-    return "".join(part if part in "*?" else shlex.quote(part) for part in _parts(pattern))
-
-
-def _parts(pattern: str) -> list[str]:
-    parts = [""]
-    for letter in pattern:
-        if letter in "*?":
-            parts += [letter, ""]
-        else:
-            parts[-1] += letter
-    return [part for part in parts if part]
-
-
-def _files(text: str, mark: str) -> dict[str, Ran]:
-    found: dict[str, Ran] = {}
-    for piece in text.split(mark)[1:]:
-        head, _, body = piece.partition("\n")
-        if head.startswith("! "):
-            found[head[2:]] = Ran(reason=Reason.NO_PERMISSION, detail=f"{head[2:]} may not be read")
-        elif head.startswith(" "):
-            found[head[1:]] = Ran(text=body.removesuffix("\n"), status=0)
-    return found
