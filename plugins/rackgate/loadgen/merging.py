@@ -102,10 +102,9 @@ def _peak(results: Sequence[_Result], table: SampleTable | None) -> int:
         return max((int(result["peak_in_flight"]) for result in results), default=0)
     sent, done = (np.asarray(table.column(name), dtype=float) for name in ("sent_ns", "done_ns"))
     there = ~(np.isnan(sent) | np.isnan(done))
-    moments = np.concatenate([sent[there], done[there]])
-    steps = np.concatenate([np.ones(int(there.sum())), -np.ones(int(there.sum()))])
-    order = np.lexsort((steps, moments))
-    return int(np.cumsum(steps[order]).max(initial=0))
+    sent, done = np.sort(sent[there]), np.sort(done[there])
+    in_flight = np.arange(1, len(sent) + 1) - np.searchsorted(done, sent, side="right")
+    return int(in_flight.max(initial=0))
 
 
 def _lags(table: SampleTable | None, rows_of: Sequence[int]) -> list[float | None]:

@@ -103,13 +103,14 @@ class SampleTable:
         labels: Labels = self._kept(name)
         return labels
 
-    def with_texts(self, texts: Texts) -> SampleTable:
-        """Return the same rows with what is of another size in each from elsewhere."""
-        return SampleTable(self._columns, self.origin, texts, self._rows)
-
     def _kept(self, name: str) -> Any:
         column = self._columns[name]
         return column if self._rows is None else column[self._rows]
+
+    def _let_go(self, name: str) -> None:
+        """Forget a column that can be fetched again: whoever joined it has it now."""
+        if isinstance(self._columns, Columns):
+            self._columns.pop(name, None)
 
     def where(self, rows: Column) -> SampleTable:
         """Return the rows for which a mask is true, or the rows of these numbers."""
@@ -146,6 +147,8 @@ class SampleTable:
 
         def join(name: str) -> Column | Labels:
             parts = [table._kept(name) for table in tables]  # noqa: SLF001 - of its own kind
+            for table in tables:
+                table._let_go(name)  # noqa: SLF001
             return Labels.joined(parts) if name in LABELS else np.concatenate(parts)
 
         return cls(

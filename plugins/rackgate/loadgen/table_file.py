@@ -86,13 +86,13 @@ def read_origin(path: Path) -> Origin:
 
 def column_reader(path: Path) -> Callable[[str], Column | Labels]:
     """Return a function that reads one of the columns that are kept in memory."""
-    file = pq.ParquetFile(path, read_dictionary=list(LABELS))
-    missing = set(KEPT) - set(file.schema_arrow.names)
+    missing = set(KEPT) - set(pq.read_schema(path).names)
     if missing:
         raise KeyError(f"{path.name} has no {', '.join(sorted(missing))}")
 
     def read(name: str) -> Column | Labels:
-        column = file.read(columns=[name]).column(0)
+        with pq.ParquetFile(path, read_dictionary=[name] if name in LABELS else None) as file:
+            column = file.read(columns=[name]).column(0)
         if name in LABELS:
             return _labels(column)
         kind = np.dtype(_KINDS.get(name, np.float64))
@@ -122,7 +122,8 @@ def text_reader(path: Path) -> Callable[[str], Column]:
     """Return a function that reads one of the columns that are not kept in memory."""
 
     def read(name: str) -> Column:
-        column = pq.ParquetFile(path).read(columns=[name]).column(0)
+        with pq.ParquetFile(path) as file:
+            column = file.read(columns=[name]).column(0)
         if name == "token_ns":
             return objects([np.array(value, dtype=np.int64) for value in column.to_pylist()])
         if name == "warnings":
@@ -137,18 +138,15 @@ def text_reader(path: Path) -> Callable[[str], Column]:
 def spools_to_file(spools: Sequence[Path], origin: Origin, path: Path) -> SampleTable:
     """Write what workers have spooled into one file and return its table.
 
-    No more than one row group of whole samples is in memory at a time; a table of one keeps its texts there.
-    Raises `OSError`, and `ValueError`,
-    `TypeError` or `KeyError` for a line that is no sample.
+    No more than one row group of whole samples is in memory at a time, and nothing of them afterwards: the
+    table reads its columns when they are asked for. Raises `OSError`, and `ValueError`, `TypeError` or
+    `KeyError` for a line that is no sample.
     """
     samples = (sample for spool in spools for sample in read_spool(spool))
-    texts = text_reader(path)
-    parts: list[SampleTable] = []
+    written = 0
     with Writer(path, origin) as writer:
-        while (batch := list(islice(samples, ROWS_AT_ONCE))) or not parts:
-            table = SampleTable.from_samples(batch, origin)
-            writer.add(table)
-            parts.append(table if not parts else table.with_texts(texts))
-            if len(parts) == 2:
-                parts[0] = parts[0].with_texts(texts)
-    return parts[0] if len(parts) == 1 else SampleTable.concat(parts).with_texts(texts)
+        while (batch := list(islice(samples, ROWS_AT_ONCE))) or not written:
+            writer.add(SampleTable.from_samples(batch, origin))
+            written += 1
+            batch.clear()  # before the next ones are read
+    return SampleTable.read(path)

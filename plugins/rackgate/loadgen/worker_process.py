@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkerProcess"]
 
+_BLOCK_BYTES = 1 << 18
+_RECENT_BYTES = 1 << 22
+"""What is read at most of a spool that has grown since it was looked at: memory must not grow with it."""
+
 
 class WorkerProcess:
     """A worker on its way. What it measured lies in its spool; its result is one line of JSON."""
@@ -66,17 +70,24 @@ class WorkerProcess:
 
     def count(self) -> int:
         """Return how many requests have ended so far, warm-up and dropped ones included."""
-        new = self._after(self._counted_bytes)
-        self._counted_bytes += len(new)
-        self._counted += new.count(b"\n")
+        with suppress(FileNotFoundError), self.spool.open("rb") as spool:
+            spool.seek(self._counted_bytes)
+            while block := spool.read(_BLOCK_BYTES):
+                self._counted_bytes += len(block)
+                self._counted += block.count(b"\n")
         return self._counted
 
     def recent(self) -> list[bytes]:
-        """Return the lines of requests that have ended since this was asked before."""
-        new = self._after(self._read_bytes)
-        whole = new[: new.rfind(b"\n") + 1]
-        self._read_bytes += len(whole)
-        return whole.splitlines()
+        """Return the lines of requests that have ended since this was asked before, of 4 MiB at most."""
+        with suppress(FileNotFoundError), self.spool.open("rb") as spool:
+            begin = max(self._read_bytes, spool.seek(0, os.SEEK_END) - _RECENT_BYTES)
+            spool.seek(begin)
+            new = spool.read(_RECENT_BYTES)
+            whole = new[: new.rfind(b"\n") + 1]
+            torn = begin > self._read_bytes
+            self._read_bytes = begin + len(whole)
+            return whole.splitlines()[torn:]
+        return []
 
     def tell(self, message: bytes) -> None:
         """Say something on its standard input."""
@@ -120,10 +131,3 @@ class WorkerProcess:
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
         last = tail.splitlines()[-1] if tail else ""
         return f"the load worker died ({how}) {last}".strip()
-
-    def _after(self, position: int) -> bytes:
-        if not self.spool.exists():
-            return b""
-        with self.spool.open("rb") as spool:
-            spool.seek(position)
-            return spool.read()
