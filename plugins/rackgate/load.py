@@ -83,9 +83,10 @@ class Load:
     A closed load holds `concurrency` requests in flight per engine until `looks[k]` requests per engine
     have run in total (look k of at most three, sizes fixed beforehand); they are brought up over
     `ramp_s`. An open load offers `rate_per_s` requests per engine for `duration_s`, or the rates of its
-    `phases`, or starts at `arrivals_s`, with at most `concurrency` in flight per engine; what exceeds
-    the cap is counted as dropped. `burstiness` is the shape of gamma arrivals: 1 is Poisson, below it
-    arrivals come in bursts. Warm-up requests come first and are not judged.
+    `phases`, or starts at `arrivals_s` or the moments of its trace that come before `duration_s`, with at
+    most `concurrency` in flight per engine; what exceeds the cap is counted as dropped. `burstiness` is
+    the shape of gamma arrivals: 1 is Poisson, below it arrivals come in bursts. Warm-up requests come
+    first and are not judged.
 
     `trace` is a file of requests in a public format; with the arrival `trace` its times are kept, sped up
     by `trace_speed`, else only its requests. With `turns` above 1 each arrival is a conversation of so
@@ -145,10 +146,14 @@ class Load:
         if not self.open:
             return self.looks[-1] if self.looks else 0
         if self.arrival is Arrival.TRACE:
-            return len(self.arrivals_s) * self.turns or self.trace_requests or 0
+            return sum(map(self.in_time, self.arrivals_s)) * self.turns or self.trace_requests or 0
         if self.phases:
             return round(sum(phase.arrivals for phase in self.phases)) * self.turns
         return round((self.rate_per_s or 0.0) * (self.duration_s or 0.0)) * self.turns
+
+    def in_time(self, moment_s: float) -> bool:
+        """Return whether an arrival of a trace, so long after its begin, comes before the load's end."""
+        return self.duration_s is None or moment_s / self.trace_speed < self.duration_s
 
     @property
     def plain(self) -> bool:
@@ -204,6 +209,13 @@ def _bad_arrivals(load: Load) -> list[str]:
         if not before <= after < math.inf:
             found.append(f"arrivals_s[{number}]: {after:g} s after {before:g} s: times go backwards")
             break
+    if load.arrivals_s and not any(map(load.in_time, load.arrivals_s)):
+        found.append(f"duration_s: {load.duration_s:g} s end before the first of arrivals_s")
+    if load.arrival not in (Arrival.CLOSED, Arrival.TRACE) and load.rate_per_s and load.duration_s:
+        offered = load.rate_per_s * load.duration_s
+        if 0 < offered <= 0.5:
+            text = f"{load.rate_per_s:g}/s for {load.duration_s:g} s are no request at all"
+            found.append(f"duration_s: {text}")
     if load.ramp_s and load.open:
         found.append("ramp_s: it brings up a closed load; an open one has phases")
     return found

@@ -120,9 +120,9 @@ def offer_through_fault(run: Run, site: Site, kind: str) -> tuple[list[Offer], t
 
     def break_and_heal(running: RunningLoad) -> None:
         started = time.monotonic()
-        follow(run, running, load, endpoints, until=started + length_s / 5)
+        follow(run, running, load, until=started + length_s / 5)
         with inject(run, kind, victim) as injection:
-            follow(run, running, load, endpoints, until=started + length_s / 2)
+            follow(run, running, load, until=started + length_s / 2)
         timelines.append(injection.timeline)
 
     offered = offer_look(

@@ -105,7 +105,7 @@ def _offer_once(
     ) as running:
         try:
             meanwhile(running)
-            follow(run, running, load, endpoints)
+            follow(run, running, load)
             offered = running.finish()
         except KeyboardInterrupt:
             record_look(run, stage, _ended_early(running, load), number=look)
@@ -113,14 +113,11 @@ def _offer_once(
     return replace(offered, prefix=counters_meanwhile(before, read_counters(pages)))
 
 
-def follow(
-    run: Run, running: RunningLoad, load: Load, endpoints: Sequence[Endpoint], *, until: float = math.inf
-) -> None:
+def follow(run: Run, running: RunningLoad, load: Load, *, until: float = math.inf) -> None:
     """Tell how a load goes until it has ended, or until a monotonic moment in seconds."""
     from rackgate.loadgen.progress import watch
 
-    rate_per_s = load.rate_per_s * len(endpoints) if load.open and load.rate_per_s else None
-    watch(running, load, run.teller, rate_per_s=rate_per_s, beside=run.hottest, until=until)
+    watch(running, load, run.teller, beside=run.hottest, until=until)
 
 
 def _begin(

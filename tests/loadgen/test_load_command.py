@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
 from rackgate.cli import main
-from rackgate.load import Arrival, Load
+from rackgate.load import Arrival, Load, Phase
+from rackgate.loadgen import Endpoint, start_load
 from rackgate.loadgen.now import Now
-from rackgate.loadgen.progress import progress_text
+from rackgate.loadgen.progress import StreamTeller, progress_text, watch
 from rackgate.sample import Outcome, Sample
 
 FEW = ["--model", "m", "--requests", "24", "--output-tokens", "4", "--warmup", "1"]
@@ -167,19 +169,45 @@ def test_progress_says_where_the_load_stands():
         sample(Outcome.OK, 90),
         sample(Outcome.REFUSED, None),
     ]
-    text = progress_text(load, NOW, recent, over_s=1.0, rate_per_s=4.0)
+    text = progress_text(load, NOW, recent)
     assert text == (
-        "20 s, 20 s left | offered 4/s, achieved 4/s | in flight 5 | TTFT P50 20 ms, P99 90 ms"
+        "20 s, 20 s left | offered 4/s, achieved 3.75/s | in flight 5 | TTFT P50 20 ms, P99 90 ms"
         " | errors 25.0% | 2 dropped"
     )
-    assert "warming up" == progress_text(load, None, [], over_s=1.0, rate_per_s=4.0)
+    assert "warming up" == progress_text(load, None, [])
+
+
+def test_rates_are_those_of_the_workers_counters_however_few_requests_are_looked_at():
+    load = Load(
+        name="l", prompt_tokens=1, output_tokens=1, arrival=Arrival.POISSON,
+        phases=(Phase(duration_s=40.0, rate_per_s=10.0, to_rate_per_s=9000.0),),
+    )  # fmt: skip
+    later = replace(NOW, t_ns=NOW.t_ns + 2_000_000_000, scheduled=16_080, started=16_078, in_flight=3)
+    text = progress_text(load, later, [sample(Outcome.OK, 10)], before=NOW)
+    assert "offered 8000/s, achieved 8000/s" in text
+    closed = replace(load, arrival=Arrival.CLOSED, phases=())
+    assert " | achieved 8000/s | " in progress_text(closed, later, [], before=NOW)
+    assert "no rate yet" in progress_text(load, later, [], before=later)
+
+
+def test_a_log_has_a_line_every_so_often_and_nothing_is_drawn_over(reference, tmp_path):
+    load = Load(
+        name="l", prompt_tokens=9, output_tokens=1, arrival=Arrival.CONSTANT, rate_per_s=40.0, concurrency=9,
+        duration_s=3.0, warmup_requests=0,
+    )  # fmt: skip
+    stream, endpoint = io.StringIO(), Endpoint(entity="e", url=reference, model="m")
+    assert 30.0 == StreamTeller(stream).every_s
+    with start_load(load, [endpoint], label="t", samples_path=tmp_path / "x", seed=1) as running:
+        watch(running, load, StreamTeller(stream, log_every_s=1.0))
+        assert running.finish().reason is None
+    lines = stream.getvalue().splitlines()
+    assert len(lines) >= 2
+    assert "\r" not in stream.getvalue()
+    assert all(" | offered " in line or line == "warming up" for line in lines), lines
+    assert " | offered 4" in lines[-1]
 
 
 def test_the_line_updates_on_a_terminal_only(reference, tmp_path):
-    from rackgate.loadgen.plan import Endpoint
-    from rackgate.loadgen.progress import StreamTeller, watch
-    from rackgate.loadgen.running import start_load
-
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -189,7 +217,7 @@ def test_the_line_updates_on_a_terminal_only(reference, tmp_path):
     with start_load(
         load, [Endpoint(entity="e", url=reference, model="m")], label="t", samples_path=tmp_path / "x", seed=1
     ) as running:
-        watch(running, load, StreamTeller(stream), rate_per_s=None)
+        watch(running, load, StreamTeller(stream))
         assert running.finish().reason is None
     assert stream.getvalue().count("\n") == 0
     assert "in flight 2" in stream.getvalue()

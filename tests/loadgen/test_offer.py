@@ -208,7 +208,8 @@ def test_a_header_cannot_smuggle_a_line():
 def test_a_schedule_is_ascending_complete_and_reproducible(arrival, rate, requests, endpoint, seed):
     load = load_of(arrival=arrival, rate_per_s=rate)
     first, second = (
-        schedule_ns(load, requests=requests, endpoint=endpoint, endpoints=4, seed=seed) for _ in range(2)
+        list(schedule_ns(load, requests=requests, endpoint=endpoint, endpoints=4, seed=seed))
+        for _ in range(2)
     )
     assert first == second == sorted(first)
     assert requests == len(first)
@@ -218,7 +219,7 @@ def test_a_schedule_is_ascending_complete_and_reproducible(arrival, rate, reques
 
 def test_poisson_gaps_scatter_as_their_mean():
     load = load_of(arrival=Arrival.POISSON, rate_per_s=100.0)
-    moments = schedule_ns(load, requests=20_000, endpoint=0, endpoints=1, seed="s")
+    moments = list(schedule_ns(load, requests=20_000, endpoint=0, endpoints=1, seed="s"))
     gaps = [(later - earlier) / 1e6 for earlier, later in pairwise(moments)]
     mean = sum(gaps) / len(gaps)
     deviation = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
@@ -228,8 +229,8 @@ def test_poisson_gaps_scatter_as_their_mean():
 
 def test_endpoints_have_schedules_of_their_own():
     load = load_of(arrival=Arrival.POISSON, rate_per_s=100.0)
-    first, second = (schedule_ns(load, requests=50, endpoint=i, endpoints=2, seed="s") for i in range(2))
-    assert not set(first) & set(second)
+    first, second = (set(schedule_ns(load, requests=50, endpoint=i, endpoints=2, seed="s")) for i in range(2))
+    assert not first & second
 
 
 class StallingTransport(ScriptedTransport):
@@ -247,6 +248,22 @@ def test_an_open_load_drops_what_exceeds_its_cap_and_counts_it():
     assert len(dropped) == result["dropped"] > 10
     assert result["peak_in_flight"] == 2
     assert all(sample.sent_ns is None and sample.scheduled_ns for sample in dropped)
+
+
+@pytest.mark.parametrize("cap", [1, 2])
+def test_the_cap_holds_for_every_turn_of_a_conversation(cap):
+    load = load_of(arrival=Arrival.CONSTANT, rate_per_s=15.0, concurrency=cap, turns=3, think_s=0.05)
+    samples, result = run(load, requests=45, transport=StallingTransport)
+    assert cap == result["peak_in_flight"]
+    assert (45, 45) == (result["scheduled"], result["started"] + result["dropped"])
+    by_number = {int(sample.request_id.rpartition("-r")[2]): sample.outcome for sample in samples}
+    assert list(range(45)) == sorted(by_number)
+    talks = [[by_number[3 * talk + turn] for turn in range(3)] for talk in range(15)]
+    begun = [talk for talk in talks if talk[0] is Outcome.OK]
+    assert any(Outcome.DROPPED in talk for talk in begun)
+    # Once a turn is dropped, so is what comes behind it.
+    ok_first = {Outcome.OK: 0, Outcome.DROPPED: 1}
+    assert talks == [sorted(talk, key=ok_first.__getitem__) for talk in talks]
 
 
 def test_a_generator_that_is_late_still_counts_from_the_schedule():

@@ -1,8 +1,9 @@
 """Shapes of load: the same seed gives the same bytes at the same moments, whatever the shape."""
 
 import json
+import tracemalloc
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from rackgate.load import Arrival, Load, Phase, Shape, Spread
 from rackgate.loadgen.arrivals import schedule_ns
 from rackgate.loadgen.lane import Lane
 from rackgate.loadgen.plan import Endpoint, Plan
+from rackgate.loadgen.running import start_load
 from rackgate.loadgen.trace import trace_of
 
 MOONCAKE = str(Path(__file__).parent.parent / "traces" / "mooncake.jsonl")
@@ -36,7 +38,7 @@ def bodies(load, count=6, kind="r", seed=1):
 
 
 def moments(load, requests, *, seed="x", endpoint=0, endpoints=1):
-    return schedule_ns(load, requests=requests, endpoint=endpoint, endpoints=endpoints, seed=seed)
+    return list(schedule_ns(load, requests=requests, endpoint=endpoint, endpoints=endpoints, seed=seed))
 
 
 spreads = st.builds(
@@ -111,6 +113,70 @@ def test_burstiness_is_the_shape_of_the_gaps(burstiness, expected):
     gaps = np.diff(moments(load, 20_000))
     assert expected == pytest.approx(gaps.std() / gaps.mean(), rel=0.08)
     assert gaps.mean() == pytest.approx(1e9 / 50, rel=0.02)
+
+
+@pytest.mark.parametrize("kind", [Arrival.CONSTANT, Arrival.POISSON, Arrival.GAMMA])
+def test_a_schedule_of_a_week_begins_at_once(kind):
+    load = replace(LOAD, arrival=kind, burstiness=0.5, duration_s=168 * 3600.0)
+    tracemalloc.start()
+    try:
+        schedule = schedule_ns(load, requests=load.planned_requests, endpoint=0, endpoints=1, seed="x")
+        first = list(islice(schedule, 1000))
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert first == list(
+        islice(schedule_ns(load, requests=load.planned_requests, endpoint=0, endpoints=1, seed="x"), 1000)
+    )
+    assert first == sorted(first)
+    assert most_bytes < 1e6
+
+
+@settings(max_examples=20, deadline=None)
+@given(kind=st.sampled_from([Arrival.POISSON, Arrival.GAMMA]), seed=st.text(max_size=3))
+def test_arrivals_are_spread_over_the_whole_time(kind, seed):
+    load = replace(LOAD, arrival=kind, burstiness=1.0, rate_per_s=1000.0)
+    found = np.array(moments(load, 4000, seed=seed)) / 4e9
+    # Kolmogorov-Smirnov against the uniform law, at one in a million.
+    ranks = np.arange(1, 4001) / 4000
+    assert max(np.abs(found - ranks).max(), np.abs(found - ranks + 1 / 4000).max()) < 2.7 / np.sqrt(4000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"arrival": Arrival.TRACE, "trace": MOONCAKE, "rate_per_s": None, "duration_s": 0.08}, 2),
+        ({"arrival": Arrival.TRACE, "arrivals_s": (0.5, 1.5, 4.0), "rate_per_s": None}, 2),
+        ({"arrival": Arrival.TRACE, "arrivals_s": (0.5, 4.0, 9.0), "trace_speed": 3.0}, 2),
+        ({"requests": 10}, 10),
+        ({"requests": 1000}, 100),
+        ({"requests": 2, "arrival": Arrival.POISSON, "trace": MOONCAKE, "duration_s": 0.06}, 2),
+    ],
+)
+def test_an_open_load_ends_with_its_time_or_its_requests_whichever_comes_first(
+    changes, expected, reference, tmp_path
+):
+    changes = {**changes}
+    requests = changes.pop("requests", None)
+    load = replace(LOAD, warmup_requests=0, **changes)
+    endpoint, path = Endpoint(entity="e", url=reference, model="m"), tmp_path / "x"
+    with start_load(load, [endpoint], label="t", samples_path=path, seed=1, requests=requests) as running:
+        offered = running.finish(30)
+    assert (None, expected) == (offered.reason, offered.counters.scheduled)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rate_per_s": 0.1, "duration_s": 2.0}, "0.1/s for 2 s are no request at all"),
+        (
+            {"arrival": Arrival.TRACE, "arrivals_s": (5.0,), "rate_per_s": None, "duration_s": 3.0},
+            "3 s end before the first of arrivals_s",
+        ),
+    ],
+)
+def test_a_load_without_any_request_is_impossible(changes, words):
+    assert words in " ".join(replace(LOAD, **changes).problems)
 
 
 def test_explicit_moments_are_kept():

@@ -224,7 +224,7 @@ def _offer(
         warmup=look == 0,
     ) as running:  # fmt: skip
         try:
-            watch(running, load, StreamTeller(sys.stderr), rate_per_s=load.rate_per_s)
+            watch(running, load, StreamTeller(sys.stderr))
         except KeyboardInterrupt:
             running.cancel()
             return running.finish(load.limits.connect_s + 10.0), True

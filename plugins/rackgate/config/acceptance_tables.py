@@ -114,7 +114,7 @@ class LoadTable(_Table):
             **fields,
         )
         trace = trace_of(load)
-        return load if trace is None else replace(load, trace_requests=len(trace.requests))
+        return load if trace is None else replace(load, trace_requests=trace.in_time(load))
 
 
 class SloTable(_Table):

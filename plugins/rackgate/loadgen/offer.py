@@ -212,8 +212,8 @@ class Offer:
                 await asyncio.sleep(0)  # late, but what was started must come to its turn
             if self.stopped:
                 break
-            if lane.in_flight >= self._concurrency:
-                self._drop(lane, index, scheduled_ns)
+            if self.full(lane):
+                self.drop(lane, range(index, index + turns), scheduled_ns)
                 continue
             conversation = Conversation(self, lane, index)
             self._chains.add(conversation)
@@ -231,14 +231,6 @@ class Offer:
             trace_s=self._trace_s,
         )
         return ((offset, lane.number, place) for place, offset in enumerate(offsets))
-
-    def _drop(self, lane: Lane, index: int, scheduled_ns: int) -> None:
-        """Count the requests of an arrival that the cap does not let start."""
-        self.last_start_ns = scheduled_ns
-        for turn in range(self._load.turns):
-            self.scheduled += 1
-            self.dropped += 1
-            self._conclusions.keep(lane.dropped(lane.request_id("r", index + turn), scheduled_ns))
 
     async def _drain(self, after_s: float) -> None:
         """Let what is in flight come to its end or to a limit, then end it."""
@@ -259,6 +251,18 @@ class Offer:
         """Return whether nothing more is to be started."""
         duration_s = self._load.duration_s
         return self.stopped or (duration_s is not None and now_ns - self.start_ns >= duration_s * 1e9)
+
+    def full(self, lane: Lane) -> bool:
+        """Return whether the cap lets nothing more start on a lane."""
+        return lane.in_flight >= self._concurrency
+
+    def drop(self, lane: Lane, indexes: range, due_ns: int) -> None:
+        """Count requests that the cap does not let start: one that is due, and the turns behind it."""
+        self.last_start_ns = max(self.last_start_ns, due_ns)
+        for index in indexes:
+            self.scheduled += 1
+            self.dropped += 1
+            self._conclusions.keep(lane.dropped(lane.request_id("r", index), due_ns))
 
     def count_start(self, scheduled_ns: int) -> None:
         """Count a request that is about to be carried."""

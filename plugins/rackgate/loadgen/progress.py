@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from rackgate.sample import FAILED, Outcome
+from rackgate.sample import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,45 +57,42 @@ def watch(
     load: Load,
     teller: Teller,
     *,
-    rate_per_s: float | None,
     beside: Callable[[], str] = str,
     until: float = math.inf,
 ) -> None:
     """Return when the load has ended, or at the monotonic moment `until`, in seconds.
 
-    `rate_per_s` is what the whole load offers, None in a closed one; `beside` gives more to tell.
+    `beside` gives more to tell.
     """
     told_at = time.monotonic()
+    before: Now | None = None
     while (left_s := min(teller.every_s, until - time.monotonic())) > 0 and not running.wait(left_s):
         now_at = time.monotonic()
         if now_at < told_at + 0.9 * teller.every_s:
             continue
-        text = progress_text(
-            load, running.now, running.recent(), over_s=now_at - told_at, rate_per_s=rate_per_s
-        )
+        now = running.now
+        text = progress_text(load, now, running.recent(), before=before)
         teller.tell(" | ".join(part for part in (text, beside()) if part))
-        told_at = now_at
+        told_at, before = now_at, now
     teller.done()
 
 
-def progress_text(
-    load: Load, now: Now | None, recent: Sequence[Sample], *, over_s: float, rate_per_s: float | None
-) -> str:
-    """Return where a load stands; `recent` are the requests that ended in the last `over_s`.
+def progress_text(load: Load, now: Now | None, recent: Sequence[Sample], *, before: Now | None = None) -> str:
+    """Return where a load stands.
 
-    `rate_per_s` is what the whole load offers per second, None in a closed one.
+    Rates are those since `before`, by the workers' own counters; `recent` are requests that have ended
+    since then, or the last of them, and give the latencies and the share of errors.
     """
     if now is None or not now.start_ns or now.t_ns < now.start_ns:
         return "warming up"
     elapsed_s = (now.t_ns - now.start_ns) / 1e9
     left_s = elapsed_s / now.share_done - elapsed_s if now.share_done > 0 else math.inf
     measured = [sample for sample in recent if not sample.warmup]
-    done = [sample for sample in measured if sample.outcome is not Outcome.DROPPED]
     failed = sum(sample.outcome in FAILED for sample in measured)
-    waits = sorted(wait for sample in done if (wait := sample.ttft_ms(load.origin)) is not None)
+    waits = sorted(wait for sample in measured if (wait := sample.ttft_ms(load.origin)) is not None)
     parts = [
         f"{elapsed_s:.0f} s, {max(0.0, left_s):.0f} s left" if left_s < math.inf else f"{elapsed_s:.0f} s",
-        f"{f'offered {rate_per_s:.4g}/s, ' if rate_per_s else ''}achieved {len(done) / over_s:.4g}/s",
+        _rates(load, now, before),
         f"in flight {now.in_flight}",
         f"TTFT P50 {_rank(waits, 0.5):.0f} ms, P99 {_rank(waits, 0.99):.0f} ms" if waits else "no token yet",
         f"errors {failed / len(measured):.1%}" if measured else "none ended",
@@ -103,6 +100,20 @@ def progress_text(
     if now.dropped:
         parts.append(f"{now.dropped} dropped")
     return " | ".join(parts)
+
+
+def _rates(load: Load, now: Now, before: Now | None) -> str:
+    """Return what an open load offered and what ended per second, since the line before."""
+    if before is None or before.start_ns != now.start_ns:
+        before = replace(now, t_ns=now.start_ns, scheduled=0, started=0, in_flight=0)
+    seconds = (now.t_ns - before.t_ns) / 1e9
+    if seconds <= 0:
+        return "no rate yet"
+    ended = (now.started - now.in_flight) - (before.started - before.in_flight)
+    achieved = f"achieved {max(0, ended) / seconds:.4g}/s"
+    return (
+        f"offered {(now.scheduled - before.scheduled) / seconds:.4g}/s, {achieved}" if load.open else achieved
+    )
 
 
 def _rank(values: Sequence[float], quantile: float) -> float:
@@ -114,12 +125,13 @@ class StreamTeller:
     """Tells on a stream. Nothing is drawn over where it is no terminal; what cannot be told is let go."""
 
     stream: TextIO
+    log_every_s: float = LOG_EVERY_S
     _width: int = 0
 
     @property
     def every_s(self) -> float:
         """Seconds between two lines."""
-        return TERMINAL_EVERY_S if self.stream.isatty() else LOG_EVERY_S
+        return TERMINAL_EVERY_S if self.stream.isatty() else self.log_every_s
 
     def tell(self, text: str) -> None:
         """Show a line."""

@@ -48,7 +48,8 @@ def start_load(
     """Start the worker processes that offer `load` to all endpoints at once.
 
     A closed load holds `load.concurrency` requests in flight per endpoint until `requests` (default: the
-    last look) have run on each, or `load.duration_s` is over; an open one offers its rate to each.
+    last look) have run on each, or `load.duration_s` is over; an open one offers its rate to each, until
+    its time is over or `requests` were offered.
     `handicap` spoils the instrument for tests: `slow` or `die`, of several workers the last one.
     Raises `ValueError` for a load that cannot be offered, or says neither when to stop nor where to go.
     """
@@ -57,7 +58,9 @@ def start_load(
     problems = load.problems
     if problems:
         raise ValueError("\n".join(f"load {load.name!r}: {problem}" for problem in problems))
-    planned = requests if requests is not None else (load.planned_requests or None)
+    planned = load.planned_requests or None
+    if requests is not None:
+        planned = min(requests, planned) if load.open and planned is not None else requests
     span_s = load.duration_s or sum((phase.duration_s for phase in load.phases), 0.0)
     span_s = span_s or max(load.arrivals_s, default=0.0) / load.trace_speed
     if load.tokenizer is not None:
@@ -92,10 +95,11 @@ def start_load(
 def _within(trace: Trace, load: Load, planned: int | None) -> int:
     """Return how many requests of a trace are offered; raises `ValueError` if it has too few."""
     held = len(trace.requests)
+    in_time = trace.in_time(load)
     if planned is not None and planned > held:
         text = f"{planned} requests are planned, {load.trace} holds {held}; to repeat one hits every cache"
         raise ValueError(f"load {load.name!r}: {text}")
-    return planned or held
+    return in_time if planned is None else min(planned, in_time)
 
 
 class RunningLoad:

@@ -118,7 +118,11 @@ class Slot(_Chain):
 
 
 class Conversation(_Chain):
-    """The requests of one arrival: the first one at its moment, the other turns each when it is due."""
+    """The requests of one arrival: the first one at its moment, the other turns each when it is due.
+
+    The cap on what is in flight holds for every turn. One that it does not let start ends the
+    conversation, for what comes behind it answers to it: it and they are dropped.
+    """
 
     def __init__(self, offer: Offer, lane: Lane, index: int) -> None:
         super().__init__(offer, lane)
@@ -134,10 +138,14 @@ class Conversation(_Chain):
         offer.carry(lane, lane.attempt(request_id, due_ns, self._request_ended), request)
 
     def _next(self, due_ns: int) -> None:
-        if self._offer.stopped:
-            self._offer.ended(self)
+        offer, lane, index = self._offer, self._lane, self._index
+        if offer.stopped:
+            offer.ended(self)
+        elif offer.full(lane):
+            offer.drop(lane, range(index, index + self._left), due_ns)
+            offer.ended(self)
         else:
-            self.start(*self._lane.request("r", self._index), due_ns)
+            self.start(*lane.request("r", index), due_ns)
 
     def _request_ended(self, attempt: Attempt) -> None:
         offer = self._offer

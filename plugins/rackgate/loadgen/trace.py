@@ -67,6 +67,13 @@ class Trace:
         """True if every request has its time."""
         return all(request.offset_s is not None for request in self.requests)
 
+    def in_time(self, load: Load) -> int:
+        """Return how many of its requests a load offers: with the trace's times, those before its end."""
+        if load.arrival is not Arrival.TRACE or load.duration_s is None:
+            return len(self.requests)
+        first = self.moments_s[0]
+        return sum(load.in_time(moment - first) for moment in self.moments_s)
+
     @property
     def moments_s(self) -> tuple[float, ...]:
         """The times of a timed trace, as written."""
@@ -231,13 +238,6 @@ def _sharegpt(path: Path, text: str, tokens_in: Callable[[str], int]) -> tuple[l
                 )
             )
     return found, left_out
-
-
-def _is_exchange(said: list[tuple[str, str]]) -> bool:
-    """Return whether a conversation begins with something asked and something answered."""
-    if [who for who, _ in said[:2]] not in (["human", "gpt"], ["user", "assistant"]):
-        return False
-    return all(text.strip() for _, text in said[:2])
 
 
 def _quarter(text: str) -> int:
