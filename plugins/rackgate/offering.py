@@ -194,6 +194,8 @@ def lag_limit_ms(run: Run) -> float:
 
 def record_look(run: Run, stage: str, look: OfferedLoad, *, number: int = 0) -> None:
     """Record one look of a load as soon as it has ended: counters, windows, file of samples."""
+    from rackgate.loadgen.account import account_of
+
     path = look.samples_path
     run.offered_s[stage] = run.offered_s.get(stage, 0.0) + max(0, look.end_ns - look.start_ns) / 1e9
     run.record(
@@ -214,6 +216,8 @@ def record_look(run: Run, stage: str, look: OfferedLoad, *, number: int = 0) -> 
         cpu_s=look.cpu_s,
         loop_lag_p99_ms=look.loop_lag_p99_ms,
         workers=[asdict(cost) for cost in look.workers],
+        workload=look.load.workload,
+        **account_of(look.samples),
         prefix_cache={engine: asdict(counted) for engine, counted in look.prefix.items()},
         origin=str(look.load.origin),
         samples=str(path.relative_to(run.evidence)) if path is not None and path.exists() else None,

@@ -6,12 +6,13 @@ docs/metrics.md.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
 from rackgate.load import Origin
 
-__all__ = ["FAILED", "Outcome", "Sample"]
+__all__ = ["FAILED", "Outcome", "Sample", "traceparent_of"]
 
 
 class Outcome(StrEnum):
@@ -38,13 +39,26 @@ FAILED = frozenset(Outcome) - {Outcome.OK, Outcome.CANCELLED}
 """Outcomes that count as errors. CANCELLED is the load's own end: censored, counted, not an error."""
 
 
+def traceparent_of(request_id: str) -> str:
+    """Return the W3C `traceparent` that a request was sent with: version 00, sampled.
+
+    The SHA-256 of the id gives the trace id (its first 16 bytes) and the span id (the 8 that follow), so
+    that whoever has one of them in a log finds the other.
+    """
+    digest = hashlib.sha256(request_id.encode()).hexdigest()
+    return f"00-{digest[:32]}-{digest[32:48]}-01"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """One request. Moments are nanoseconds of CLOCK_MONOTONIC, None where they never came.
 
-    `engine` is the entity that was called (`gateway` for the gateway), `served_by` the entity that said
-    it answered. `token_ns` holds the arrival of each token-bearing chunk; several chunks that came in
-    one read share one arrival. `token_source` is `usage`, `timings` or `chunks`.
+    `engine` is the entity that was called (`gateway` for the gateway), `served_by` the entity that
+    answered, as far as it said so or is known. `sent_ns` is when the first byte that the request needs went
+    to the kernel: the request's own on a kept connection, else that of the connection, which stood at
+    `connected_ns`. `token_ns` holds the arrival of each token-bearing chunk; several chunks that came in
+    one read share one arrival. `token_source` is `usage`, `timings` or `chunks`. `retry_after_s` is what a
+    refusal asked for, rounded up to whole seconds.
     """
 
     request_id: str
@@ -71,6 +85,8 @@ class Sample:
     detail: str = ""
     text_digest: str = ""
     warnings: tuple[str, ...] = ()
+    connected_ns: int | None = None
+    retry_after_s: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -118,6 +134,24 @@ class Sample:
     def tokens_per_chunk(self) -> float | None:
         """Output tokens / token-bearing chunks; chunk gaps are inter-token latency only at 1."""
         return self.output_tokens / len(self.token_ns) if self.output_tokens and self.token_ns else None
+
+    @property
+    def shared_chunks(self) -> int:
+        """Token-bearing chunks that came in one read with another one: their gaps to it are not known."""
+        shared = [later == earlier for earlier, later in zip(self.token_ns, self.token_ns[1:], strict=False)]
+        return sum(before or after for before, after in zip((False, *shared), (*shared, False), strict=True))
+
+    @property
+    def traceparent(self) -> str:
+        """The `traceparent` that it was sent with."""
+        return traceparent_of(self.request_id)
+
+    @property
+    def connect_ms(self) -> float | None:
+        """Time until the connection that it waited for stood, in ms; None on a kept connection."""
+        if self.connected_ns is None or self.sent_ns is None:
+            return None
+        return (self.connected_ns - self.sent_ns) / 1e6
 
     @property
     def schedule_lag_ms(self) -> float | None:

@@ -55,6 +55,8 @@ class Site:
             model=engine.spec.model,
             protocol=engine.spec.protocol,
             headers=engine.headers,
+            served_by=dict.fromkeys(engine.spec.served_by, engine.entity),
+            engine=engine.entity,
         )
 
     def front(self, run: Run, stage: str) -> list[Endpoint]:
@@ -80,6 +82,7 @@ class Site:
             names.update(
                 {spec.name: spec.entity, spec.entity: spec.entity, spec.url or spec.name: spec.entity}
             )
+            names.update(dict.fromkeys(spec.served_by, spec.entity))
         keyed = replace(self.target.engines[0], api_key_env=gateway.api_key_env)
         return Endpoint(
             entity=GATEWAY,

@@ -143,7 +143,8 @@ class EngineSpec:
 
     `launcher` is a registered name (`remote`, `process`, `container`, `simulated`); `settings` is that
     launcher's own table. `api_key_env` names the environment variable that holds the key. `offers` names
-    what its API can beyond chat: `completions`, `structured_output`, `tool_calls`.
+    what its API can beyond chat: `completions`, `structured_output`, `tool_calls`. `served_by` holds what it
+    is called in answers, by the gateway's header or as their `system_fingerprint`, beside its name and URL.
     """
 
     name: str
@@ -154,6 +155,7 @@ class EngineSpec:
     url: str | None = None
     api_key_env: str | None = None
     offers: tuple[str, ...] = ()
+    served_by: tuple[str, ...] = ()
     members: tuple[Member, ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
 

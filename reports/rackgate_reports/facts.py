@@ -181,6 +181,8 @@ def _loads(run: RunEvidence) -> str:
         "Requests",
         "Errors and drops",
         "Loop lag P99",
+        "Chunks that shared a read",
+        "Connections opened on the way",
         "Workers",
         "From prefix caches",
     )
@@ -192,6 +194,8 @@ def _loads(run: RunEvidence) -> str:
             _mapping(load.get("counters")).get("scheduled"),
             _not_ok(_mapping(load.get("counters"))),
             f"{lag:g} ms" if (lag := number_of(load.get("loop_lag_p99_ms"))) is not None else "not read",
+            _shared(load),
+            _opened(load),
             _workers(_dicts(load.get("workers"))),
             _from_caches(_mapping(load.get("prefix_cache"))),
         )
@@ -215,6 +219,22 @@ def _workers(workers: Sequence[Mapping[str, Any]]) -> str:
         for one in workers
     ]
     return f"{len(parts)}: {'; '.join(parts)}" if parts else "not recorded"
+
+
+def _shared(load: Mapping[str, Any]) -> str:
+    """Return how many chunks came in one read with another one, whose arrival they share."""
+    chunks, shared = number_of(load.get("chunks")), number_of(load.get("shared_chunks"))
+    if not chunks or shared is None:
+        return "not recorded" if chunks is None else "no chunk"
+    return f"{shared / chunks:.1%} of {chunks:,.0f}"
+
+
+def _opened(load: Mapping[str, Any]) -> str:
+    """Return how many requests waited for a connection of their own, and how long."""
+    opened, wait_ms = number_of(load.get("opened")), number_of(load.get("connect_p99_ms"))
+    if not opened:
+        return "not recorded" if opened is None else "none"
+    return f"{opened:g}" if wait_ms is None else f"{opened:g}, P99 {wait_ms:.3g} ms"
 
 
 def _from_caches(engines: Mapping[str, Any]) -> str:

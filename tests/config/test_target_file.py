@@ -100,6 +100,14 @@ def test_two_engines_of_one_name_are_refused(wrong_target):
     assert ["rack.toml: engine 'e' is declared twice"] == wrong_target(changed(["engine"], [engine, again]))
 
 
+def test_two_engines_cannot_answer_under_one_name(wrong_target):
+    first = {**TARGET["engine"][0], "cards": [], "served_by": ["fp_a", "pod-1", "fp_a"]}
+    second = {**first, "name": "f", "url": "http://h:2", "served_by": ["fp_a"]}
+    assert ["rack.toml: served_by 'fp_a' is declared twice"] == wrong_target(
+        changed(["engine"], [first, second])
+    )
+
+
 def test_a_password_in_a_url_is_refused(wrong_target):
     (found,) = wrong_target(changed(["engine", 0, "url"], "http://root:hunter2secret@h:1"))
     assert "name the variable in api_key_env" in found

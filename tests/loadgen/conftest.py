@@ -1,8 +1,12 @@
 """Servers that do exactly what a test says, on real sockets."""
 
 import asyncio
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +33,7 @@ class RawServer:
         self._open = []
         self.connections = 0
         self.tls = None
+        self.handshake_s = 0.0
         self.requests = []
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -46,6 +51,7 @@ class RawServer:
     def _serve(self, connection):
         try:
             if self.tls is not None:
+                time.sleep(self.handshake_s)
                 connection = self.tls.wrap_socket(connection, server_side=True)
                 self._open.append(connection)
             while request := self._read(connection):
@@ -172,3 +178,33 @@ def ask(offer):
 def case_inputs():
     """The folder of the field cases' inputs."""
     return Path(__file__).parent.parent / "cases" / "inputs"
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.fail("openssl is missing: make system")
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(
+        [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+         "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", key, "-out", cert],
+        check=True, capture_output=True, timeout=30,
+    )  # fmt: skip
+    return cert, key
+
+
+@pytest.fixture
+def tls_server(raw_server, certificate):
+    """Start a server behind TLS: `url`, and `trusted`, the context of a client that knows its authority."""
+
+    def start(handle):
+        server = raw_server(handle)
+        server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server.tls.load_cert_chain(*certificate)
+        server.url = server.url.replace("http:", "https:")
+        server.trusted = ssl.create_default_context(cafile=str(certificate[0]))
+        return server
+
+    return start

@@ -13,8 +13,8 @@ from rackgate.batch.results import (
     read_results,
     summarise_batch,
 )
-from rackgate.batch.retry_after import retry_after_s
 from rackgate.batch.tasks import BatchInput, InputRefused, Task, read_input
+from rackgate.engines.retry_after import retry_after_s
 
 __all__ = [
     "BatchExercise",

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from rackgate.batch.output import OutputFile
-from rackgate.batch.retry_after import retry_after_s, server_time, wait_s
 from rackgate.batch.tasks import BatchRefused, Task, read_input
+from rackgate.engines.retry_after import retry_after_s, server_time, wait_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

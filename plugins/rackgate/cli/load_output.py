@@ -53,6 +53,8 @@ def as_text(
     audit: CacheAudit | None = None,
 ) -> str:
     """Return the numbers as a table."""
+    from rackgate.loadgen.account import shared_read_share
+
     counters = offered.counters
     outcomes = ", ".join(f"{count} {name}" for name, count in counters.outcomes.items()) or "none"
     seconds = (offered.end_ns - offered.start_ns) / 1e9
@@ -69,6 +71,8 @@ def as_text(
     lines += ["", "more"]
     lines += [_row(statistic, one) for statistic, one in numbers.more]
     lines += ["", f"the instrument: {_instrument(numbers)}"]
+    shared = None if offered.samples is None else shared_read_share(offered.samples.measured)
+    lines += [f"chunks that shared a read, and its arrival: {shared:.1%}"] if shared is not None else []
     lines += [f"caches: {audit.text}"] if audit is not None else []
     lines += [f"{verdict}  {what}{f'  ({why})' if why else ''}" for what, (verdict, why) in kept.items()]
     return "\n".join(lines) + "\n"
@@ -108,6 +112,8 @@ def as_json(
     audit: CacheAudit | None = None,
 ) -> str:
     """Return the same as one JSON object; infinite values are the strings `inf` and `-inf`."""
+    from rackgate.loadgen.account import account_of
+
     return json.dumps(
         {
             "load": _plain(asdict(offered.load)),
@@ -134,6 +140,7 @@ def as_json(
                 "cpu_s": offered.cpu_s,
                 "workers": [asdict(cost) for cost in offered.workers],
             },
+            "reads": account_of(offered.samples),
             "caches": None if audit is None else asdict(audit),
             "bounds": {what: {"verdict": verdict, "detail": why} for what, (verdict, why) in kept.items()},
         },

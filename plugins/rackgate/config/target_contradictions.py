@@ -28,6 +28,7 @@ def contradictions(
     """Return one line for each; what could not be read (`UNREAD`) contradicts nothing."""
     problems = _twice("node", [node.name for node in parsed.node])
     problems += _twice("engine", [engine.name for engine in parsed.engine])
+    problems += _twice("served_by", [name for engine in parsed.engine for name in set(engine.served_by)])
     for table in parsed.node:
         problems += _twice(f"node {table.name}: card", [str(card.index) for card in table.card])
         if table.card and table.cards not in (0, CARDS_UNREAD, len(table.card)):

@@ -175,6 +175,7 @@ def _engine(table: EngineTable, model: str) -> nouns.EngineSpec:
         url=table.url,
         api_key_env=table.api_key_env,
         offers=tuple(table.offers),
+        served_by=tuple(table.served_by),
         members=tuple(nouns.Member(node=node, cards=tuple(cards)) for node, cards in by_node.items()),
         settings=table.settings,
     )

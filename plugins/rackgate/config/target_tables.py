@@ -180,6 +180,7 @@ class EngineTable(_Table):
     node: Name | None = None
     cards: list[str] = []
     offers: list[Literal["completions", "structured_output", "tool_calls"]] = []
+    served_by: list[str] = []
     settings: dict[str, Any] = {}
 
 

@@ -47,6 +47,9 @@ def interpret(reading: Reading, name: str, data: bytes) -> None:
 
 
 def _frame(reading: Reading, frame: dict[str, Any], *, named_error: bool = False) -> None:
+    fingerprint = frame.get("system_fingerprint")
+    if isinstance(fingerprint, str) and fingerprint:
+        reading.system_fingerprint = fingerprint
     error = error_of(frame)
     if error is None and named_error:
         error = error_of({"error": frame})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from rackgate.engines.learned import Interpret, Learned, Template, plain_text, preface_of
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["BodyReader", "StreamReader"]
+
+_WHO = b'"system_fingerprint"'
+_SAYS_WHO = re.compile(_WHO + rb': ?"[^"]')
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 
@@ -110,7 +114,7 @@ class StreamReader:
     def _event(self, name: str, payload: bytes) -> None:
         reading = self.reading
         reading.events += 1
-        learned = self._learned if not name else None
+        learned = None if name or self._says_who(payload) else self._learned
         preface = self._preface
         tail = payload
         if learned is not None:
@@ -132,6 +136,12 @@ class StreamReader:
             return
         if learned is not None:
             learned.learn(preface, tail)
+
+    def _says_who(self, payload: bytes) -> bool:
+        """Return whether an event says who answers for the first time: such a one is read in full."""
+        if self.reading.system_fingerprint is not None or _WHO not in payload:
+            return False
+        return _SAYS_WHO.search(payload) is not None
 
     def _one_of(self, templates: Sequence[Template], preface: bytes, tail: bytes) -> bool:
         """Take an event that differs from a known one in its text alone; False if it does not."""

@@ -37,7 +37,8 @@ class Reading:
     __slots__ = (
         "completion_tokens", "counted", "done_seen", "error", "events", "finish_reason", "first_answer_ns",
         "first_token_chunk", "malformed", "predicted_n", "prompt_tokens", "reasoning", "server_times_s",
-        "signal_ns", "t_ns", "text", "token_ns", "tool_call_ids", "tool_calls", "usage_source", "warnings",
+        "signal_ns", "system_fingerprint", "t_ns", "text", "token_ns", "tool_call_ids", "tool_calls",
+        "usage_source", "warnings",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -50,6 +51,7 @@ class Reading:
         self.finish_reason: str | None = None
         self.done_seen = False
         self.signal_ns: int | None = None
+        self.system_fingerprint: str | None = None
         self.token_ns: list[int] = []
         self.first_token_chunk: int | None = None
         self.first_answer_ns: int | None = None

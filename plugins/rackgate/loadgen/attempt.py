@@ -70,8 +70,8 @@ class Attempt:
 
     __slots__ = (
         "_body_bytes", "_ended", "_endpoint", "_exchange", "_limits", "_protocol", "_reader", "_suspected",
-        "_then", "_unread", "_unread_bytes", "error_body", "finish", "first_byte_ns", "head", "look_ns",
-        "request_id", "scheduled_ns", "sent_ns",
+        "_then", "_unread", "_unread_bytes", "connected_ns", "error_body", "finish", "first_byte_ns",
+        "head", "look_ns", "request_id", "scheduled_ns", "sent_ns",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +98,7 @@ class Attempt:
         self.request_id = request_id
         self.scheduled_ns = scheduled_ns
         self.sent_ns: int | None = None
+        self.connected_ns: int | None = None
         self.first_byte_ns: int | None = None
         self.head: Head | None = None
         self.error_body = b""
@@ -154,10 +155,11 @@ class Attempt:
 
     # The transport's sink.
 
-    def on_sent(self, t_ns: int, exchange: Exchange) -> None:
-        """Start the clock; a second sending (after a stale connection) does not start it again."""
-        if self.sent_ns is None:
-            self.sent_ns = t_ns
+    def on_sent(self, t_ns: int, exchange: Exchange, connecting_ns: int | None = None) -> None:
+        """Start the clock: with the connection, if one had to be opened for this request."""
+        self.sent_ns = t_ns
+        if connecting_ns is not None:
+            self.sent_ns, self.connected_ns = connecting_ns, t_ns
         self._exchange = exchange
         if self._ended:
             asyncio.get_running_loop().call_soon(exchange.abort, Ending.CANCELLED)
@@ -207,7 +209,7 @@ class Attempt:
 
     def _overdue(self) -> tuple[int, Ending, str]:
         reader = self._read()
-        sent = self.sent_ns if self.sent_ns is not None else self.scheduled_ns
+        sent = self.connected_ns or self.sent_ns or self.scheduled_ns
         if reader is None:
             return overdue(self._limits, sent, None)
         return overdue(self._limits, sent, reader.last_token_ns, done=reader.done_seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,8 +21,10 @@ __all__ = [
     "DERIVED",
     "KEPT",
     "LABELS",
+    "MADE",
     "MOMENTS",
     "TEXTS",
+    "TRACEPARENT",
     "Column",
     "Columns",
     "columns_of",
@@ -36,21 +39,30 @@ Column: TypeAlias = NDArray[Any]
 LABELS = ("engine", "load", "label", "outcome", "served_by", "token_source", "finish_reason")
 """Texts that repeat."""
 
-MOMENTS = ("sent_ns", "first_byte_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "done_ns")
-COUNTS = ("prompt_tokens", "output_tokens", "http_status")
+MOMENTS = (
+    "sent_ns", "connected_ns", "first_byte_ns", "first_token_ns", "first_answer_ns", "last_token_ns",
+    "done_ns",
+)  # fmt: skip
+COUNTS = ("prompt_tokens", "output_tokens", "http_status", "retry_after_s")
 """Numbers that may be missing: NaN in memory, null in a file."""
 
 TEXTS = ("request_id", "text_digest", "detail", "warnings", "token_ns")
 """What is of another size in each row; a table with a file leaves them there until they are asked for."""
 
+TRACEPARENT = "traceparent"
+"""Made of `request_id` when somebody asks; in a file it stands there to be found."""
+
 DERIVED = (
     "ttft_ms", "ttft_sent_ms", "time_to_first_answer_ms", "tpot_ms", "e2e_ms", "schedule_lag_ms",
-    "tokens_per_chunk",
+    "connect_ms", "tokens_per_chunk", "chunks", "shared_chunks",
 )  # fmt: skip
+MADE = ("tpot_ms", "tokens_per_chunk", "chunks", "shared_chunks")
+"""Those of them that are made with the sample; the other ones are differences of moments."""
+
 _OPTIONAL = frozenset({"served_by", "token_source", "finish_reason"})
 
 
-KEPT = (*LABELS, "scheduled_ns", "look", "warmup", "burst", *MOMENTS, *COUNTS, "tpot_ms", "tokens_per_chunk")
+KEPT = (*LABELS, "scheduled_ns", "look", "warmup", "burst", *MOMENTS, *COUNTS, *MADE)
 """What a table keeps in memory; the other derived columns are differences of these."""
 
 
@@ -83,7 +95,20 @@ def columns_of(samples: Sequence[Sample]) -> dict[str, Column | Labels]:
         (None if "burst" in sample.warnings else sample.tpot_ms for sample in samples), np.float64
     )
     columns["tokens_per_chunk"] = _numbers((sample.tokens_per_chunk for sample in samples), np.float32)
+    columns["chunks"], columns["shared_chunks"] = _chunks([sample.token_ns for sample in samples])
     return columns
+
+
+def _chunks(token_ns: Sequence[Sequence[int]]) -> tuple[Column, Column]:
+    """Return how many chunks each answer had, and how many of them came in one read with another one."""
+    counts = np.array([len(moments) for moments in token_ns], dtype=np.int64)
+    moments = np.fromiter(chain.from_iterable(token_ns), dtype=np.int64, count=int(counts.sum()))
+    answer = np.repeat(np.arange(len(counts)), counts)
+    same = (moments[1:] == moments[:-1]) & (answer[1:] == answer[:-1])
+    shared = np.zeros(len(moments), dtype=np.bool_)
+    shared[1:] |= same
+    shared[:-1] |= same
+    return counts.astype(np.float32), np.bincount(answer[shared], minlength=len(counts)).astype(np.float32)
 
 
 def texts_of(samples: Sequence[Sample]) -> dict[str, Column]:
@@ -110,6 +135,7 @@ def derived(name: str, column: Any, origin: Origin) -> Column:
         "time_to_first_answer_ms": ("first_answer_ns", start),
         "e2e_ms": ("done_ns", start),
         "schedule_lag_ms": (sent, scheduled),
+        "connect_ms": ("connected_ns", sent),
     }[name]
     values = (column(later) - column(earlier)) / 1e6
     if name == "e2e_ms":

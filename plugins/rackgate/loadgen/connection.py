@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,9 +24,10 @@ MAX_HEAD_BYTES = 1 << 20
 MOST_READS_ASIDE = 128
 """So many reads may wait until they are understood, so that a server that floods is found out."""
 
-STALE_WITHIN_NS = 100_000_000
-"""A peer that closed a kept connection says so within this time and two round trips."""
+LEFT_ALONE_NS = 1_000_000
+"""A kept connection that was free for so long is asked whether the peer is still there."""
 
+_GONE = getattr(select, "POLLRDHUP", select.POLLIN)
 _BLANK_LINE = b"\r\n\r\n"
 _CHECKED_AT_ONCE = 4096
 
@@ -44,9 +46,6 @@ class Owner(Protocol):
 
     def released(self, connection: Connection) -> None:
         """The connection is free for the next request."""
-
-    def again(self, request: bytes, sink: Sink, connect_s: float) -> None:
-        """Send on a fresh connection: this one was closed before the request can have been read."""
 
 
 class Connection(asyncio.Protocol):
@@ -68,13 +67,10 @@ class Connection(asyncio.Protocol):
         self._stream = False
         self._lost = False
         self._end: tuple[int, Exception | None] | None = None
-        self._used = False
+        self._fresh = True
         self._answered = False
-        self._retried = False
-        self._asked: tuple[bytes, float] = (b"", 0.0)
-        self._sent_ns = 0
+        self._free_ns = 0
         self.queued = False
-        self.connect_ns = 0
 
     @property
     def aside(self) -> int:
@@ -87,15 +83,30 @@ class Connection(asyncio.Protocol):
         out = self._lost or self._reads or self._transport is None
         return not out and not self._transport.is_closing()
 
-    def perform(self, request: bytes, sink: Sink, connect_s: float, *, retried: bool = False) -> None:
-        """Send one request; `sink` is told what comes and how it ends."""
-        self._asked = request, connect_s
-        self._retried = retried
+    @property
+    def kept(self) -> bool:
+        """True if a request can be sent and the peer has not gone, even if only the kernel knows so far.
+
+        A request is sent once, so that it must not go where nobody will read it.
+        """
+        if not self.usable:
+            return False
+        if perf_counter_ns() - self._free_ns < LEFT_ALONE_NS:
+            return True
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), _GONE)
+        return not poll.poll(0)
+
+    def perform(self, request: bytes, sink: Sink, connecting_ns: int | None = None) -> None:
+        """Send one request; `sink` is told what comes and how it ends.
+
+        `connecting_ns` is when the connection was begun, if this request had to wait for it.
+        """
         self._head = self._body = None
         self._stream = self._answered = False
         self._sink = sink
-        self._sent_ns = perf_counter_ns()
-        sink.on_sent(self._sent_ns, self)
+        self._fresh = connecting_ns is not None
+        sink.on_sent(perf_counter_ns(), self, connecting_ns)
         self._transport.write(request)
 
     def abort(self, ending: Ending, detail: str = "") -> None:
@@ -103,7 +114,7 @@ class Connection(asyncio.Protocol):
         sink, self._sink = self._sink, None
         self.drop()
         if sink is not None:
-            sink.on_end(Finish(ending=ending, t_ns=perf_counter_ns(), detail=detail, retried=self._retried))
+            sink.on_end(Finish(ending=ending, t_ns=perf_counter_ns(), detail=detail))
 
     def settle(self) -> None:
         """Pass on what has arrived so far."""
@@ -207,14 +218,14 @@ class Connection(asyncio.Protocol):
         sink, self._sink = self._sink, None
         head, body = self._head, self._body
         keep = head is not None and head.keep_alive and self.usable
-        self._used = True
+        self._free_ns = t_ns
         self._stream = False
         if keep and body is not None and not body.excess:
             self._owner.released(self)
         else:
             self.drop()
         if sink is not None:
-            sink.on_end(Finish(ending=Ending.COMPLETE, t_ns=t_ns, retried=self._retried))
+            sink.on_end(Finish(ending=Ending.COMPLETE, t_ns=t_ns))
 
     def _over(self, t_ns: int, error: Exception | None) -> None:
         """The connection is gone; a body without a length ends with it."""
@@ -223,19 +234,13 @@ class Connection(asyncio.Protocol):
         sink, self._sink = self._sink, None
         if sink is None:
             return
-        if self._stale(t_ns):
-            self._owner.again(self._asked[0], sink, self._asked[1])
-            return
         if self._head is not None and self._head.framing is Framing.CLOSED and error is None:
             ending, detail = Ending.COMPLETE, ""
         else:
             ending, detail = Ending.LOST, reason_of(error) if error else "connection closed by the peer"
-        sink.on_end(Finish(ending=ending, t_ns=t_ns, detail=detail, retried=self._retried))
-
-    def _stale(self, t_ns: int) -> bool:
-        """Return whether the peer closed a kept connection before it can have read the request."""
-        quick = t_ns - self._sent_ns <= STALE_WITHIN_NS + 2 * self.connect_ns
-        return self._used and not self._answered and quick
+            if not self._fresh and not self._answered:
+                detail = f"{detail}, a kept one, before it answered; no request is sent twice"
+        sink.on_end(Finish(ending=ending, t_ns=t_ns, detail=detail))
 
 
 def reason_of(error: BaseException) -> str:

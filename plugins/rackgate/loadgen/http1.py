@@ -56,11 +56,13 @@ class HttpClient:
         """Send and tell the sink what comes, down to how it ended, whatever happens."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable:
-                connection.perform(request, sink, connect_s)
+            if connection.kept:
+                connection.perform(request, sink)
                 return
             connection.drop()
-        self._send_fresh(request, sink, connect_s, retried=False)
+        task = self._loop.create_task(self._connect_and_send(request, sink, connect_s))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
 
     def close(self) -> None:
         """Drop all connections."""
@@ -70,32 +72,24 @@ class HttpClient:
             connection.drop()
         self._idle.clear()
 
-    def _send_fresh(self, request: bytes, sink: Sink, connect_s: float, *, retried: bool) -> None:
-        task = self._loop.create_task(self._connect_and_send(request, sink, connect_s, retried=retried))
-        self._connecting.add(task)
-        task.add_done_callback(self._connecting.discard)
-
-    async def _connect_and_send(self, request: bytes, sink: Sink, connect_s: float, *, retried: bool) -> None:
+    async def _connect_and_send(self, request: bytes, sink: Sink, connect_s: float) -> None:
+        connecting_ns = perf_counter_ns()
         try:
             connection = await self._connect(connect_s)
         except (OSError, ValueError) as error:
             why = reason_of(error)
-            t_ns = perf_counter_ns()
-            sink.on_end(Finish(ending=Ending.UNCONNECTED, t_ns=t_ns, detail=why, retried=retried))
+            sink.on_end(Finish(ending=Ending.UNCONNECTED, t_ns=perf_counter_ns(), detail=why))
         else:
-            connection.perform(request, sink, connect_s, retried=retried)
+            connection.perform(request, sink, connecting_ns)
 
     async def _connect(self, limit_s: float) -> Connection:
-        begun = perf_counter_ns()
         async with asyncio.timeout(limit_s):
             if not self._addresses:
                 found = await self._loop.getaddrinfo(
                     self._server.host, self._server.port, type=socket.SOCK_STREAM
                 )
                 self._addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-            connection = await self._connect_any()
-        connection.connect_ns = perf_counter_ns() - begun
-        return connection
+            return await self._connect_any()
 
     async def _connect_any(self) -> Connection:
         failure: OSError | None = None
@@ -128,10 +122,6 @@ class HttpClient:
     def released(self, connection: Connection) -> None:
         """The connection is free for the next request."""
         self._idle.append(connection)
-
-    def again(self, request: bytes, sink: Sink, connect_s: float) -> None:
-        """Send on a fresh connection: the kept one was closed before the request can have been read."""
-        self._send_fresh(request, sink, connect_s, retried=True)
 
     def look_at(self, connection: Connection) -> None:
         """Call `advance` after the sockets that are ready now have been read."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 from rackgate.engines.protocol import protocol_named
@@ -10,7 +9,7 @@ from rackgate.loadgen.attempt import Attempt
 from rackgate.loadgen.prompts import Prompts
 from rackgate.loadgen.transport import Server
 from rackgate.loadgen.varied import VariedPrompts
-from rackgate.sample import Outcome, Sample
+from rackgate.sample import Outcome, Sample, traceparent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,18 +49,10 @@ class Lane:
         """Return id and bytes of a request; the same plan gives the same bytes."""
         request_id = self.request_id(kind, index)
         body = self._prompts.body(kind, 0 if self._plan.load.same_prompt else index)
-        trace = hashlib.sha256(request_id.encode()).hexdigest()
         return (
             request_id,
-            b"%b\r\nX-Request-Id: %b\r\ntraceparent: 00-%b-%b-01\r\nContent-Length: %d\r\n\r\n%b"
-            % (
-                self._head,
-                request_id.encode(),
-                trace[:32].encode(),
-                trace[32:48].encode(),
-                len(body),
-                body,
-            ),
+            b"%b\r\nX-Request-Id: %b\r\ntraceparent: %b\r\nContent-Length: %d\r\n\r\n%b"
+            % (self._head, request_id.encode(), traceparent_of(request_id).encode(), len(body), body),
         )
 
     def attempt(self, request_id: str, scheduled_ns: int, then: Callable[[Attempt], object]) -> Attempt:

@@ -20,8 +20,9 @@ __all__ = ["Endpoint", "Plan"]
 class Endpoint:
     """Where requests go: `url` is scheme://host:port with an optional prefix, without /v1.
 
-    `served_by_header` names the response header that says who answered; `served_by` maps its values to
-    entities. `headers` may carry a key and is never shown.
+    `served_by_header` names the response header that says who answered; `served_by` maps its values, and
+    those of `system_fingerprint`, to entities. `engine` is who answers if neither says: the one that is
+    called, None behind a gateway. `headers` may carry a key and is never shown.
     """
 
     entity: str
@@ -31,6 +32,7 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     served_by_header: str | None = None
     served_by: Mapping[str, str] = field(default_factory=dict)
+    engine: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

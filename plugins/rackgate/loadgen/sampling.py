@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.openai import error_of
 from rackgate.engines.protocol import Ending
 from rackgate.engines.reading import Reading, Verdict
+from rackgate.engines.retry_after import retry_after_s, server_time
 from rackgate.sample import Outcome
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ REFUSALS = frozenset({429, 503})
 BURST_GAP_NS = 200_000
 BURST_CHUNKS = 4
 BURST_SIZE = 8
+
+MOST_SECONDS = 1 << 24
+"""What a wait is kept as at most: half a year."""
 
 _DETAIL_CHARACTERS = 240
 
@@ -61,8 +66,6 @@ def row_of(
     reading = reader.reading
     token_ns = reading.token_ns
     warnings = verdict.warnings
-    if finish.retried:
-        warnings = ("stale connection replaced", *warnings)
     if burst(token_ns):
         warnings = (*warnings, "burst")
     load, label, look = belongs
@@ -76,7 +79,7 @@ def row_of(
         attempt.scheduled_ns,
         warmup,
         look,
-        _served_by(endpoint, head),
+        _served_by(endpoint, head, reading.system_fingerprint),
         attempt.sent_ns,
         attempt.first_byte_ns,
         token_ns[0] if token_ns else None,
@@ -92,6 +95,8 @@ def row_of(
         _shown(verdict, reading, endpoint) if verdict.detail or verdict.outcome is not Outcome.OK else "",
         _digest(reading) if token_ns else "",
         warnings,
+        attempt.connected_ns,
+        _retry_after(head),
     )
 
 
@@ -99,6 +104,8 @@ def _verdict(attempt: Attempt, finish: Finish, reader: AnswerReader) -> Verdict:
     if finish.ending is Ending.UNCONNECTED:
         return Verdict(Outcome.CONNECT_ERROR, finish.detail, finish.t_ns)
     head = attempt.head
+    if head is not None and head.status != 200 and finish.ending is Ending.MALFORMED:
+        return Verdict(Outcome.MALFORMED, f"HTTP {head.status}: {finish.detail}", finish.t_ns)
     if head is not None and head.status != 200 and finish.ending is not Ending.CANCELLED:
         return _refusal(head, attempt.error_body, finish)
     return reader.end(finish.t_ns, finish.ending, finish.detail)
@@ -117,15 +124,28 @@ def _refusal(head: Head, body: bytes, finish: Finish) -> Verdict:
     return Verdict(outcome, detail, finish.t_ns)
 
 
-def _served_by(endpoint: Endpoint, head: Head | None) -> str | None:
+def _served_by(endpoint: Endpoint, head: Head | None, fingerprint: str | None) -> str | None:
+    """Return who answered: as the header says, else a fingerprint that is known, else as is known anyway."""
+    if head is None:
+        return None
     wanted = endpoint.served_by_header
-    if head is None or not wanted:
+    value = head.headers.get(wanted.lower().encode()) if wanted else None
+    if value is not None:
+        text = value.decode("latin-1")
+        return endpoint.served_by.get(text, text)
+    if fingerprint is not None and fingerprint in endpoint.served_by:
+        return endpoint.served_by[fingerprint]
+    return endpoint.engine
+
+
+def _retry_after(head: Head | None) -> int | None:
+    """Return the whole seconds that an answer asks to wait, by its own clock."""
+    value = None if head is None else head.headers.get(b"retry-after")
+    if head is None or value is None:
         return None
-    value = head.headers.get(wanted.lower().encode())
-    if value is None:
-        return None
-    text = value.decode("latin-1")
-    return endpoint.served_by.get(text, text)
+    now = server_time(head.headers.get(b"date", b"").decode("latin-1"))
+    seconds = retry_after_s(value.decode("latin-1"), now)
+    return None if seconds is None else math.ceil(min(seconds, MOST_SECONDS))
 
 
 def _digest(reading: Reading) -> str:

@@ -13,13 +13,16 @@ from rackgate.loadgen.columns import (
     LABELS,
     MOMENTS,
     TEXTS,
+    TRACEPARENT,
     Columns,
     columns_of,
     derived,
+    objects,
     sample_of,
     texts_of,
 )
 from rackgate.loadgen.labels import Labels
+from rackgate.sample import traceparent_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +40,9 @@ Known = TypeVar("Known")
 
 __all__ = ["SampleTable"]
 
-_COLUMNS = (*TEXTS, *LABELS, "scheduled_ns", "look", "warmup", "burst", *MOMENTS, *COUNTS, *DERIVED)
+_COLUMNS = (
+    *TEXTS, TRACEPARENT, *LABELS, "scheduled_ns", "look", "warmup", "burst", *MOMENTS, *COUNTS, *DERIVED,
+)  # fmt: skip
 
 
 class SampleTable:
@@ -45,11 +50,12 @@ class SampleTable:
 
     Columns are `Sample`'s fields and, in ms from the load's origin, `ttft_ms`,
     `time_to_first_answer_ms`, `e2e_ms`; also `ttft_sent_ms` (always from sending), `tpot_ms`,
-    `schedule_lag_ms`, `tokens_per_chunk` and `burst`. Numbers that may be missing are float64 with NaN,
-    which never leaves the table; missing texts are empty. `tpot_ms` is NaN for a burst, whose chunks a
-    hop has delayed: it is no measurement of the engine.
+    `schedule_lag_ms`, `connect_ms`, `tokens_per_chunk`, `chunks` (token-bearing ones), `shared_chunks`
+    (those that came in one read with another one), `traceparent` and `burst`. Numbers that may be missing
+    are float64 with NaN, which never leaves the table; missing texts are empty. `tpot_ms` is NaN for a
+    burst, whose chunks a hop has delayed: it is no measurement of the engine.
 
-    At most 110 bytes per row are kept in memory. A table of a file reads its columns when they are asked
+    At most 130 bytes per row are kept in memory. A table of a file reads its columns when they are asked
     for, and those that are of another size in each row (`TEXTS`) each time; a choice of rows copies none.
     """
 
@@ -91,6 +97,8 @@ class SampleTable:
         if name in TEXTS:
             texts = self._texts(name)
             return texts if self._rows is None else texts[self._rows]
+        if name == TRACEPARENT:
+            return objects(traceparent_of(str(request_id)) for request_id in self.column("request_id"))
         if name in LABELS:
             return self.labels(name).texts
         if name in DERIVED and name not in KEPT:

@@ -10,7 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rackgate.load import Origin
-from rackgate.loadgen.columns import COUNTS, DERIVED, KEPT, LABELS, MOMENTS, TEXTS, objects
+from rackgate.loadgen.columns import (
+    COUNTS,
+    DERIVED,
+    KEPT,
+    LABELS,
+    MOMENTS,
+    TEXTS,
+    TRACEPARENT,
+    objects,
+)  # fmt: skip
 from rackgate.loadgen.labels import Labels
 from rackgate.loadgen.spool import read_spool
 from rackgate.loadgen.table import SampleTable
@@ -27,7 +36,6 @@ __all__ = ["ROWS_AT_ONCE", "Writer", "column_reader", "read_origin", "spools_to_
 ROWS_AT_ONCE = 1 << 16
 _ORIGIN = "rackgate.origin"
 _LISTS = {"token_ns": pa.list_(pa.int64()), "warnings": pa.list_(pa.string())}
-_KEPT_DERIVED = ("tpot_ms", "tokens_per_chunk")
 _SCHEMA = pa.schema(
     [
         *((name, _LISTS.get(name, pa.string())) for name in TEXTS),
@@ -38,6 +46,7 @@ _SCHEMA = pa.schema(
         ("burst", pa.bool_()),
         *((name, pa.int64()) for name in (*MOMENTS, *COUNTS)),
         *((name, pa.float64()) for name in DERIVED),
+        (TRACEPARENT, pa.string()),
     ]
 )
 
@@ -71,7 +80,7 @@ def _array(table: SampleTable, name: str, kind: Any) -> Any:
     column = table.column(name)
     if name in _LISTS:
         return pa.array([list(value) for value in column], type=kind)
-    if name in TEXTS:
+    if name in (*TEXTS, TRACEPARENT):
         return pa.array([text or None for text in column.tolist()], type=kind)
     if name in (*MOMENTS, *COUNTS):
         missing = np.isnan(column)
@@ -104,7 +113,7 @@ def column_reader(path: Path) -> Callable[[str], Column | Labels]:
 
 _KINDS: dict[str, Any] = {
     "scheduled_ns": np.int64, "look": np.int16, "warmup": np.bool_, "burst": np.bool_,
-    "tokens_per_chunk": np.float32, **dict.fromkeys(COUNTS, np.float32),
+    **dict.fromkeys((*COUNTS, "tokens_per_chunk", "chunks", "shared_chunks"), np.float32),
 }  # fmt: skip
 
 

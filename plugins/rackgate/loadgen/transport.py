@@ -26,8 +26,8 @@ class Exchange(Protocol):
 class Sink(Protocol):
     """Takes one response; `t_ns` is always the arrival of a read, however late it is passed on."""
 
-    def on_sent(self, t_ns: int, exchange: Exchange) -> None:
-        """The first byte goes to the kernel."""
+    def on_sent(self, t_ns: int, exchange: Exchange, connecting_ns: int | None = None) -> None:
+        """The first byte goes to the kernel; `connecting_ns` is when its connection was begun, if it was."""
 
     def on_byte(self, t_ns: int) -> None:
         """The response's first byte arrived."""
@@ -44,12 +44,11 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """How and when the exchange ended; `retried` says that a stale connection was replaced."""
+    """How and when the exchange ended."""
 
     ending: Ending
     t_ns: int
     detail: str = ""
-    retried: bool = False
 
 
 class Transport(Protocol):

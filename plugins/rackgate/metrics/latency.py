@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rackgate.loadgen.account import chunk_counted
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.latencies import percentile_of
 from rackgate.metrics.metric import OF_SAMPLES, ONE_VALUE
@@ -38,7 +39,8 @@ def ttft_ms(observation: Observation, slo: Slo, entity: str) -> Measurement:
 def tpot_ms(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """(Last token - first token) / (output tokens - 1), by the server's own token count.
 
-    Not accepted where most answers arrived in bursts: a hop that buffers the stream hides the engine.
+    Where a server counts none its chunks are counted in their place, which the detail says. Not accepted
+    where most answers arrived in bursts: a hop that buffers the stream hides the engine.
     """
     chosen = chosen_samples(observation, slo, entity)
     if chosen.table is not None and len(chosen.table):
@@ -46,7 +48,9 @@ def tpot_ms(observation: Observation, slo: Slo, entity: str) -> Measurement:
         if bursts.mean() > _BURST_SHARE:
             text = f"{int(bursts.sum())} of {len(bursts)} streams arrived in one burst: a hop buffers them"
             return missing(slo.metric, entity, slo.unit, Reason.UNSUPPORTED, text)
-    return percentile_of(observation, slo, entity, "tpot_ms", chosen)
+    found = percentile_of(observation, slo, entity, "tpot_ms", chosen)
+    said = "" if chosen.table is None or found.value is None else chunk_counted(chosen.table)
+    return replace(found, detail="; ".join(filter(None, (found.detail, said))))
 
 
 def e2e_ms(observation: Observation, slo: Slo, entity: str) -> Measurement:

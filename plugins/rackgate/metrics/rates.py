@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rackgate.judge import quantile_of
+from rackgate.loadgen.account import chunk_counted
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.metrics.requests import (
@@ -61,7 +62,10 @@ def error_rate(observation: Observation, slo: Slo, entity: str) -> Measurement:
 
 
 def output_token_throughput(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """Server-counted output tokens of ok requests that ended in the steady window / its length."""
+    """Server-counted output tokens of ok requests that ended in the steady window / its length.
+
+    Where a server counts none its chunks are counted in their place, which the detail says.
+    """
     return _throughput(observation, slo, entity, tokens=True)
 
 
@@ -226,6 +230,8 @@ def _throughput(
     if not longest_s:
         return missing(slo.metric, entity, slo.unit, Reason.TOO_FEW, "the steady window is empty")
     detail = f"{int(ok.sum())} ok requests, steady window {longest_s:.1f} s"
+    if tokens:
+        detail = "; ".join(filter(None, (detail, chunk_counted(table))))
     return _value(slo, entity, rate, len(table), detail)
 
 
