@@ -169,8 +169,8 @@ def judge_all(path: Path, engines: int) -> dict[str, Any]:
     asked += [(metric, "value", "load") for metric in SHARES]
     asked += [(metric, statistic, "fault") for metric, statistic in OF_THE_FAULT]
     for metric, statistic, window in asked:
-        each = ("rack",) if window == "fault" else ("rack", *engines_of(engines))
-        for entity in each:
+        survivors = engines_of(engines)[1 if window == "fault" else 0 :]  # the first one is broken
+        for entity in ("rack", *survivors):
             scope = Scope.RACK if entity == "rack" else Scope.CARD
             slo = row_of(metric, statistic, metrics[metric].unit, scope, window)
             measurement = measure(metrics, slo, entity, observation)

@@ -31,6 +31,7 @@ AIPERF = {
     "time_to_first_token": {**LATENCY, "count": 1000}, "inter_token_latency": {**LATENCY, "count": 1000},
     "request_latency": {**LATENCY, "count": 1000},
     "output_token_throughput": {"unit": "tokens/sec", "avg": 445.5},
+    "input_config": {"phases": [{"kind": "profiling", "type": "concurrency", "concurrency": 4}]},
 }  # fmt: skip
 STATISTIC = {
     "mean": 60.0, "min": 29.0, "max": 99.0, "count": 1000,
@@ -132,6 +133,28 @@ def test_the_latency_of_every_request_decides_by_our_own_ranks(judged):
     assert (0, "PASS") == judged({**VLLM, **each}, "e2e_ms", 970.0, **row)[:2]
     assert (1, "FAIL") == judged({**VLLM, **each}, "e2e_ms", 930.0, **row)[:2]
     assert (1, "UNKNOWN") == judged({**VLLM, **each, "failed": 1}, "e2e_ms", 970.0, **row)[:2]
+
+
+def test_a_rate_driven_run_of_aiperf_does_not_count_from_the_schedule(judged):
+    real = json.loads((DATA / "aiperf-0.13.0-rate.json").read_text())
+    for metric in ("ttft_ms", "e2e_ms"):
+        status, verdict, why = judged(real, metric, 1000.0)
+        assert (1, "UNKNOWN") == (status, verdict)
+        assert "of which it may skip arrivals" in why
+    assert "PASS" == judged(real, "output_token_throughput", 1e9, unit="tok/s", statistic="value")[1]
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (None, "does not say by what"),
+        ({"loadgen": {"request_rate": 20.0}}, "had a rate or a schedule"),
+        ({"input": {"fixed_schedule": True}}, "had a rate or a schedule"),
+        ({"phases": [{"kind": "profiling", "type": "fixed_schedule"}]}, "had a rate or a schedule"),
+    ],
+)
+def test_how_aiperf_started_its_requests_is_looked_at(judged, config, words):
+    assert words in judged({**AIPERF, "input_config": config}, "ttft_ms", 1000.0)[2]
 
 
 def test_vllms_latency_leaves_out_what_waited_for_a_free_place(judged):

@@ -50,6 +50,20 @@ def test_conversations_that_begin_with_no_question_are_counted():
     assert read_trace(TRACES / "sharegpt.json").left_out == 1
 
 
+def test_requests_that_failed_when_burstgpt_recorded_them_are_left_out_and_counted(tmp_path):
+    head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"
+    rows = [
+        "5,ChatGPT,472,18,490,Conversation log",
+        "45,ChatGPT,1087,0,1087,Conversation log",
+        "45,G,2,3,5,A",
+    ]
+    (tmp_path / "b.csv").write_text("\n".join([head, *rows]))
+    trace = read_trace(tmp_path / "b.csv")
+    assert [(472, 18), (2, 3)] == [(one.prompt_tokens, one.output_tokens) for one in trace.requests]
+    assert (1, "1 of 3 left out: failed requests") == (trace.left_out, trace.why)
+    assert "" == read_trace(TRACES / "burstgpt.csv").why
+
+
 GOOD = '{"timestamp": 5, "input_length": 7, "output_length": 5, "hash_ids": [1]}'
 
 
@@ -87,7 +101,7 @@ GOOD = '{"timestamp": 5, "input_length": 7, "output_length": 5, "hash_ids": [1]}
             "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.68,1\n",
             ":2: a value is missing",
         ),
-        ("a.csv", "Timestamp,Model,Request tokens,Response tokens\n1,x,4,0\n", ":2: output_tokens of 0"),
+        ("a.csv", "Timestamp,Model,Request tokens,Response tokens\n1,x,4,-1\n", ":2: output_tokens of -1"),
         ("a.csv", "when,what\n1,2\n", ":1: of no known trace format"),
         ("a.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n", ": no request in it"),
         ("a.json", '[{"id": 1}]', ": conversation 1: no list 'conversations'"),

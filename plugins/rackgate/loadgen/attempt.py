@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.protocol import Ending
@@ -53,12 +52,6 @@ def overdue(
     if total_ns <= moment:
         return total_ns, Ending.TIMEOUT, f"not done within {limits.total_s:g} s"
     return moment, ending, detail
-
-
-@lru_cache(maxsize=8)
-def first_look_ns(limits: Limits) -> int:
-    """Return how long after its start a request's limits need no look."""
-    return min(AFTER_DONE_NS, round(1e9 * min(limits.first_token_s, limits.total_s, limits.stall_s)))
 
 
 class Attempt:

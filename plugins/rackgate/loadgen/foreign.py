@@ -156,6 +156,7 @@ def _aiperf(data: dict[str, Any]) -> ForeignReport:
     count = int(failed["avg"]) if failed else None
     if count is None and share is not None and share < 100:
         count = round(ok * share / (100 - share))
+    late = _aiperf_late(data.get("input_config"))
     whole = data.get("is_complete", True) and not data.get("was_cancelled")
     return ForeignReport(
         tool="AIPerf",
@@ -163,8 +164,25 @@ def _aiperf(data: dict[str, Any]) -> ForeignReport:
         failed=count,
         latencies=latencies,
         values=_rates(data, ("output_token_throughput", "request_throughput"), "avg"),
+        unlike=dict.fromkeys(("ttft_ms", "jitter_ratio", "e2e_ms"), late) if late else {},
         partial="" if whole else "it is not complete",
     )
+
+
+def _aiperf_late(config: Mapping[str, Any] | None) -> str:
+    """Return why latencies do not count from the schedule; empty where there was none.
+
+    With a rate an arrival for which no slot is free is skipped, and each request counts from its issue.
+    """
+    if not config:
+        return "its file does not say by what its requests were started (input_config)"
+    phases = [one for one in config.get("phases") or () if one.get("kind") == "profiling"]
+    of_old = {**(config.get("loadgen") or {}), **(config.get("input") or {})}
+    rate = any(one.get("rate") for one in phases) or of_old.get("request_rate")
+    other = any(one.get("type") not in ("concurrency", "concurrency_burst") for one in phases)
+    if rate or other or of_old.get("fixed_schedule"):
+        return "it counts from sending, and this load had a rate or a schedule, of which it may skip arrivals"
+    return ""
 
 
 def _rates(data: dict[str, Any], names: Iterable[str], key: str) -> dict[str, float]:

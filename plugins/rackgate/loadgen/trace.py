@@ -56,11 +56,23 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A whole trace in its order; `left_out` counts what cannot be offered by its format's own rules."""
+    """A whole trace in its order.
+
+    `left_out` counts what its format has no request for: conversations without a question and an answer,
+    and rows of requests that failed when they were recorded. `why` says it.
+    """
 
     form: str
     requests: tuple[TraceRequest, ...]
     left_out: int = 0
+
+    @property
+    def why(self) -> str:
+        """What was left out and why; empty if nothing was."""
+        if not self.left_out:
+            return ""
+        what = "conversations that begin with no exchange" if self.form == "sharegpt" else "failed requests"
+        return f"{self.left_out} of {self.left_out + len(self.requests)} left out: {what}"
 
     @property
     def timed(self) -> bool:
@@ -83,8 +95,10 @@ class Trace:
 def read_trace(path: Path, form: str = "auto", *, tokens_in: Callable[[str], int] | None = None) -> Trace:
     """Return the requests of a file; `auto` tells the format by the file's beginning.
 
-    `tokens_in` counts the tokens of a text, by default a quarter of its characters. Raises `TraceError`
-    for a file or line that cannot be read, a length below 1, and times that go backwards.
+    `tokens_in` counts the tokens of a text, by default a quarter of its characters. Of a conversation of
+    ShareGPT the first exchange is taken. Rows of BurstGPT with no response tokens are requests that
+    failed: they are left out and counted. Raises `TraceError` for a file or line that cannot be read,
+    another length below 1, and times that go backwards.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -97,21 +111,28 @@ def read_trace(path: Path, form: str = "auto", *, tokens_in: Callable[[str], int
     if form == "sharegpt":
         requests, left_out = _sharegpt(path, text, tokens_in or _quarter)
     else:
-        requests = list(_rows(path, text, TRACE_FORMATS[form]))
+        rows = list(_rows(path, text, TRACE_FORMATS[form], failed=form == "burstgpt"))
+        requests = [row for row in rows if row.output_tokens]
+        left_out = len(rows) - len(requests)
     if not requests:
         raise TraceError(f"{path}: no request in it")
     return Trace(form=form, requests=tuple(requests), left_out=left_out)
 
 
 def _rows(
-    path: Path, text: str, read_lines: Callable[[str], Iterator[tuple[int, TraceRequest | Exception]]]
+    path: Path,
+    text: str,
+    read_lines: Callable[[str], Iterator[tuple[int, TraceRequest | Exception]]],
+    *,
+    failed: bool,
 ) -> Iterator[TraceRequest]:
+    """Yield the requests of a table, with `failed` also those that gave no output."""
     before = -math.inf
     for line, found in read_lines(text):
         if isinstance(found, Exception):
             raise TraceError(f"{path}:{line}: {_reason(found)}") from found
-        for name in ("prompt_tokens", "output_tokens"):
-            if getattr(found, name) < 1:
+        for name, least in (("prompt_tokens", 1), ("output_tokens", 0 if failed else 1)):
+            if getattr(found, name) < least:
                 raise TraceError(f"{path}:{line}: {name} of {getattr(found, name)}: nothing to offer")
         moment = found.offset_s
         if moment is not None and not math.isfinite(moment):
@@ -221,12 +242,7 @@ def _sharegpt(path: Path, text: str, tokens_in: Callable[[str], int]) -> tuple[l
         said = [
             (str(turn.get("from")), str(turn.get("value") or "")) for turn in turns if isinstance(turn, dict)
         ]
-        if (
-            len(said) < 2
-            or (said[0][0], said[1][0]) not in (("human", "gpt"), ("user", "assistant"))
-            or not said[0][1].strip()
-            or not said[1][1].strip()
-        ):
+        if not _is_exchange(said):
             left_out += 1
         else:
             prompt, answer = said[0][1], said[1][1]
@@ -238,6 +254,13 @@ def _sharegpt(path: Path, text: str, tokens_in: Callable[[str], int]) -> tuple[l
                 )
             )
     return found, left_out
+
+
+def _is_exchange(said: list[tuple[str, str]]) -> bool:
+    """Return whether a conversation begins with something asked and something answered."""
+    if [who for who, _ in said[:2]] not in (["human", "gpt"], ["user", "assistant"]):
+        return False
+    return all(text.strip() for _, text in said[:2])
 
 
 def _quarter(text: str) -> int:

@@ -51,7 +51,8 @@ def token_counter(tokenizer: str) -> Callable[[str], int]:
     try:
         library: Any = importlib.import_module("tokenizers")
     except ImportError:
-        raise ValueError(f"tokenizer {tokenizer}: needs the package 'tokenizers'") from None
+        text = "needs the package 'tokenizers': pip install 'pytest-rackgate[tokenizer]'"
+        raise ValueError(f"tokenizer {tokenizer}: {text}") from None
     if not path.is_file():
         raise ValueError(f"tokenizer {path}: no such file")
     try:
