@@ -61,7 +61,9 @@ def probe_apis(site: Site, known: Probes, deadline_s: float = _DEADLINE_S) -> Pr
         headers = key_headers(spec)
         return smoke_api(spec.url or "", spec.model, headers, offers=spec.offers, deadline_s=deadline_s)
 
-    asked = [spec for spec in site.target.engines if spec.protocol == "openai"]
+    from rackgate.engines.protocol import protocol_named
+
+    asked = [spec for spec in site.target.engines if protocol_named(spec.protocol).dialect.chats]
     found: Probes = {}
     with ThreadPoolExecutor(max_workers=16) as pool:
         for spec, answers in zip(asked, pool.map(ask, asked), strict=True):

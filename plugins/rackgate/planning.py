@@ -158,10 +158,12 @@ def _has_no_card_source(entity: str, target: Target) -> bool:
 
 def _not_offered(metric: str, entity: str, target: Target) -> str:
     """Say that an engine's API is another one, or that it is not declared to offer what is asked."""
+    from rackgate.engines.protocol import protocol_named
+
     engine = next((one for one in target.engines if one.entity == entity), None)
     if engine is None or metric not in SMOKE:
         return ""
-    if engine.protocol != "openai":
+    if not protocol_named(engine.protocol).dialect.chats:
         return f"declared: engine {engine.name} speaks {engine.protocol}"
     capability = OFFERED.get(metric)
     if capability is None or capability in engine.offers:

@@ -88,6 +88,7 @@ class Site:
             entity=GATEWAY,
             url=gateway.url,
             model=self.target.model,
+            protocol=keyed.protocol,
             headers=key_headers(keyed),
             served_by_header=gateway.served_by_header,
             served_by=names,

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rackgate.config.target_file import endpoint_target, parse_target
+from rackgate.engines.protocol import PROTOCOLS
 
 TARGET = {
     "target": {"name": "lab", "model": "m"},
@@ -35,6 +36,12 @@ def test_a_good_file_becomes_a_target(launchers):
         target.source,
     )
     assert "node1/gpu0" == target.engines[0].entity
+
+
+@pytest.mark.parametrize("name", [*PROTOCOLS, "rackgate.engines.openai:OPENAI"])
+def test_an_engine_may_speak_every_protocol_that_the_load_generator_speaks(launchers, name):
+    target = parse_target(changed(["engine", 0, "protocol"], name), "rack.toml", launchers)
+    assert name == target.engines[0].protocol
 
 
 def test_a_rack_of_cpu_pools_has_the_grade_cpu(launchers):
@@ -67,7 +74,11 @@ def test_a_rack_of_cpu_pools_has_the_grade_cpu(launchers):
         (["engine", 0, "settings"], {"comand": []}, "engine[0].settings: comand: unknown key"),
         (["engine", 0, "url"], "ftp://h", "engine[0].url: must be http://"),
         (["engine", 0, "url"], None, "engine[0].url: missing (launcher 'remote' needs it)"),
-        (["engine", 0, "protocol"], "grpc", "engine[0].protocol: Input should be 'openai' or 'triton'"),
+        (
+            ["engine", 0, "protocol"],
+            "grpc",
+            "engine[0].protocol: unknown protocol 'grpc'; known: kserve, openai",
+        ),
         (["engine", 0, "name"], "a b", "engine[0].name: String should match pattern"),
         (
             ["gateway"],

@@ -33,6 +33,7 @@ def test_each_protocol_has_its_path():
         "kserve": "/v2/models/a%2Fb/infer",
         "openai": "/v1/chat/completions",
         "openai_completions": "/v1/completions",
+        "openai_completions_whole": "/v1/completions",
         "openai_embeddings": "/v1/embeddings",
         "openai_plain": "/v1/chat/completions",
         "openai_whole": "/v1/chat/completions",

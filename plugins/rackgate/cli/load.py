@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("load", help="offer one load to an endpoint", description=__doc__)
     parser.add_argument("url", metavar="URL", help="http(s)://host:port, without /v1")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--protocol", default="openai", help="default: openai")
+    parser.add_argument("--protocol", default="openai", help="default: openai (all of them: docs/loads.md)")
     parser.add_argument("--api-key-env", metavar="NAME", help="environment variable that holds the key")
     _add_shape(parser.add_argument_group("what is offered"))
     bounds = parser.add_argument_group("bounds of one request (exit status 1 if the P99 does not keep them)")

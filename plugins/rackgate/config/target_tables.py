@@ -64,6 +64,17 @@ Pci = Annotated[str, AfterValidator(pci_address)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+def protocol_name(value: str) -> str:
+    """Return the name of a protocol; raises `ValueError` if there is none of it."""
+    from rackgate.engines.protocol import protocol_named
+
+    protocol_named(value)
+    return value
+
+
+ProtocolName = Annotated[str, AfterValidator(protocol_name)]
+
+
 class About(_Table):
     """`[target]`: the rack's name, the model asked for, what the tester sees and may break.
 
@@ -173,7 +184,7 @@ class EngineTable(_Table):
     name: Name
     launcher: str
     model: str | None = None
-    protocol: Literal["openai", "triton"] = "openai"
+    protocol: ProtocolName = "openai"
     pool: Name = "gpu"
     url: Url | None = None
     api_key_env: str | None = None

@@ -92,9 +92,11 @@ def listed_models(url: str, headers: Mapping[str, str], protocol: str, limit_s: 
     import httpx
 
     # Whom to trust is read from disk, which takes longer than the answer: only where it is asked.
+    from rackgate.engines.protocol import protocol_named
+
     verify = ssl.create_default_context() if url.startswith("https:") else False
     with httpx.Client(timeout=limit_s, trust_env=False, headers=dict(headers), verify=verify) as client:
-        if protocol == "triton":
+        if protocol_named(protocol).dialect.family == "triton":
             answer = client.post(f"{url}/v2/repository/index", json={})
             answer.raise_for_status()
             return _triton_models(answer)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.openai import error_of, frame_of
-from rackgate.engines.protocol import json_bytes
+from rackgate.engines.protocol import JSON, Dialect, json_bytes
 from rackgate.engines.readers import BodyReader
 from rackgate.engines.reading import Reading, Unreadable
 
@@ -30,6 +30,7 @@ def interpret(reading: Reading, name: str, data: bytes) -> None:  # noqa: ARG001
     if not isinstance(vector, list) or not vector or not all(_finite(value) for value in vector):
         raise Unreadable("no vector of finite numbers")
     reading.token("")
+    reading.first_answer_ns = reading.t_ns
     usage = frame.get("usage")
     if isinstance(usage, dict) and isinstance(usage.get("prompt_tokens"), int):
         reading.prompt_tokens = usage["prompt_tokens"]
@@ -42,6 +43,11 @@ def _finite(value: Any) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embeddings:
     """The protocol: one text in, one vector out; `max_tokens` has no meaning."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """One body."""
+        return Dialect(accept=JSON)
 
     def path(self, model: str) -> str:  # noqa: ARG002 - other protocols name the model in the path
         """Return the URL path to post to."""

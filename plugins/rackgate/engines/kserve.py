@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from rackgate.engines.openai import error_of, frame_of
-from rackgate.engines.protocol import json_bytes
+from rackgate.engines.protocol import JSON, Dialect, json_bytes
 from rackgate.engines.readers import BodyReader
 from rackgate.engines.reading import Reading, Unreadable
 
@@ -39,6 +39,11 @@ def interpret(reading: Reading, name: str, data: bytes) -> None:  # noqa: ARG001
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KServe:
     """The protocol, with the tensor names of Triton's LLM back ends: text_input, max_tokens, text_output."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """One body."""
+        return Dialect(accept=JSON, family="triton")
 
     def path(self, model: str) -> str:
         """Return the URL path to post to."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.learned import Learned
-from rackgate.engines.protocol import Ending, json_bytes
+from rackgate.engines.protocol import Dialect, Ending, json_bytes
 from rackgate.engines.readers import BodyReader, StreamReader
 from rackgate.engines.reading import Reading, Unreadable
 
@@ -241,6 +241,11 @@ class OpenAi:
     """The protocol. `exact_length` asks for all `max_tokens` with `ignore_eos`, which is not OpenAI's own."""
 
     exact_length: bool = True
+
+    @property
+    def dialect(self) -> Dialect:
+        """A stream of events; what chats."""
+        return Dialect(chats=True)
 
     def path(self, model: str) -> str:  # noqa: ARG002 - other protocols name the model in the path
         """Return the URL path to post to."""

@@ -152,7 +152,7 @@ class _Dialogue:
         return max(0.05, min(most_s, self._deadline - time.monotonic()))
 
     def _served_models(self, client: httpx.Client) -> tuple[str, ...] | None:
-        method, path = _LISTING.get(self._name, ("GET", "/v1/models"))
+        method, path = _LISTING.get(protocol_named(self._name).dialect.family, ("GET", "/v1/models"))
         response = client.request(method, self._url + path, timeout=self._left_s(_LIST_LIMIT_S))
         if response.status_code != 200:
             return None
@@ -172,7 +172,7 @@ class _Dialogue:
             "POST",
             self._url + protocol.path(self._model),
             content=body,
-            headers={"content-type": "application/json"},
+            headers={"content-type": "application/json", "accept": protocol.dialect.accept},
             timeout=self._left_s(),
         ) as response:
             if response.status_code != 200:
@@ -221,7 +221,7 @@ class _Dialogue:
         )
 
     def _health(self, client: httpx.Client) -> str:
-        path = _HEALTH.get(self._name, "/health")
+        path = _HEALTH.get(protocol_named(self._name).dialect.family, "/health")
         try:
             status = client.get(self._url + path, timeout=1.0).status_code
         except Exception as error:  # noqa: BLE001  an addition to a message only

@@ -15,16 +15,23 @@ if TYPE_CHECKING:
     from rackgate.sample import Outcome
 
 __all__ = [
+    "JSON",
     "PROTOCOLS",
+    "STREAM",
     "Answer",
     "AnswerReader",
     "ChatProtocol",
     "ChatRequest",
+    "Dialect",
     "Ending",
     "ToolCall",
     "json_bytes",
     "protocol_named",
 ]
+
+
+STREAM = "text/event-stream"
+JSON = "application/json"
 
 
 class Ending(StrEnum):
@@ -161,8 +168,25 @@ def json_bytes(body: Mapping[str, object]) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What else is to be known of a protocol.
+
+    `accept` is the media type of its answers; `family` is the API that it belongs to, `openai` or `triton`:
+    where models and health are asked for; `chats` says that what is served can be asked for a chat too.
+    """
+
+    accept: str = STREAM
+    family: str = "openai"
+    chats: bool = False
+
+
 class ChatProtocol(Protocol):
-    """A way to ask an engine for a completion."""
+    """A way to ask an engine for a completion: one module, named in `PROTOCOLS`."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """What else is to be known of it."""
 
     def path(self, model: str) -> str:
         """Return the URL path to post to."""
@@ -178,18 +202,29 @@ PROTOCOLS = {
     "kserve": "rackgate.engines.kserve:KSERVE",
     "openai": "rackgate.engines.openai:OPENAI",
     "openai_completions": "rackgate.engines.completions:COMPLETIONS",
+    "openai_completions_whole": "rackgate.engines.completions:COMPLETIONS_WHOLE",
     "openai_embeddings": "rackgate.engines.embeddings:EMBEDDINGS",
     "openai_plain": "rackgate.engines.openai:OPENAI_PLAIN",
     "openai_whole": "rackgate.engines.completions:OPENAI_WHOLE",
     "triton": "rackgate.engines.triton:TRITON",
 }
-"""Where each protocol lives, by the name that a target uses."""
+"""Where each protocol lives, by the name that a target uses; any other one is named as it stands here."""
 
 
 def protocol_named(name: str) -> ChatProtocol:
-    """Return a protocol. Raises `ValueError` for an unknown name."""
+    """Return a protocol by its name, or by `MODULE:OBJECT` one that does not ship.
+
+    Raises `ValueError` for an unknown name, and for an object that is no protocol.
+    """
+    module, found, attribute = PROTOCOLS.get(name, name).partition(":")
+    if not found:
+        known = ", ".join(sorted(PROTOCOLS))
+        raise ValueError(f"unknown protocol {name!r}; known: {known}, or MODULE:OBJECT")
     try:
-        module, _, attribute = PROTOCOLS[name].partition(":")
-    except KeyError:
-        raise ValueError(f"unknown protocol {name!r}; known: {', '.join(sorted(PROTOCOLS))}") from None
-    return cast("ChatProtocol", getattr(import_module(module), attribute))
+        protocol = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"protocol {name!r} cannot be had: {error}") from None
+    missing = [member for member in ("path", "body", "reader", "dialect") if not hasattr(protocol, member)]
+    if missing:
+        raise ValueError(f"{name!r} is no protocol: it has no {', '.join(missing)}")
+    return cast("ChatProtocol", protocol)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from rackgate.engines.learned import Learned
 from rackgate.engines.openai import error_of, frame_of
-from rackgate.engines.protocol import json_bytes
+from rackgate.engines.protocol import Dialect, json_bytes
 from rackgate.engines.readers import BodyReader, StreamReader
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ def interpret(reading: Reading, name: str, data: bytes) -> None:  # noqa: ARG001
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triton:
     """The protocol of Triton's generate extension."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """A stream of events."""
+        return Dialect(family="triton")
 
     def path(self, model: str) -> str:
         """Return the URL path to post to."""

@@ -39,7 +39,7 @@ class Lane:
         self._plan = plan
         self._name = f"rg-{plan.digest}-{number}"
         self._prompts = _prompts(plan, self.endpoint, self.protocol, trace)
-        self._head = _head(self.endpoint, self.protocol.path(self.endpoint.model))
+        self._head = _head(self.endpoint, self.protocol)
 
     def request_id(self, kind: str, index: int) -> str:
         """Return the id of a request."""
@@ -95,13 +95,13 @@ def _prompts(
     )
 
 
-def _head(endpoint: Endpoint, path: str) -> bytes:
+def _head(endpoint: Endpoint, protocol: ChatProtocol) -> bytes:
     server = Server.of(endpoint.url)
     lines = [
-        f"POST {server.prefix}{path} HTTP/1.1",
+        f"POST {server.prefix}{protocol.path(endpoint.model)} HTTP/1.1",
         f"Host: {server.authority}",
         "Content-Type: application/json",
-        "Accept: text/event-stream",
+        f"Accept: {protocol.dialect.accept}",
         "Accept-Encoding: identity",
         "User-Agent: rackgate",
     ]

@@ -11,6 +11,7 @@ from rackgate.engines.launchers.filling import entry_of
 from rackgate.engines.launchers.members import EngineGroup
 from rackgate.engines.launchers.outcome import ended, log_end, not_ready, start_refused
 from rackgate.engines.launchers.progress import ProgressWatch
+from rackgate.engines.protocol import protocol_named
 from rackgate.engines.readiness import probe_engine, wait_until_ready
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ class Start:
 def check_protocol(spec: EngineSpec, front: PartSpec, what: str) -> None:
     """Raise `LaunchFailed` if the catalogue's engine does not speak the engine's protocol."""
     entry = entry_of(front.spec.settings)
-    if entry is not None and spec.protocol not in entry.protocols:
+    family = protocol_named(spec.protocol).dialect.family
+    if entry is not None and not {spec.protocol, family} & set(entry.protocols):
         raise start_refused(
             spec,
             what,
