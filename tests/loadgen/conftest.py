@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from rackgate.load import Limits, Load
 from rackgate.loadgen.http1 import HttpClient
@@ -20,6 +21,17 @@ from rackgate.loadgen.plan import Endpoint, Plan
 from rackgate.loadgen.reference import reference_server
 from rackgate.loadgen.reference_server import Script
 from rackgate.loadgen.spool import sample_of_line
+
+ON_BOTH_LOOPS = (
+    "test_cases_over_transport", "test_connections", "test_fault_matrix", "test_identity",
+    "test_protocols_on_sockets", "test_transport",
+)  # fmt: skip
+"""What goes over sockets runs on asyncio's loop and on uvloop's, which is that of workers."""
+
+
+def pytest_generate_tests(metafunc):
+    if "loop" in metafunc.fixturenames and metafunc.module.__name__.split(".")[-1] in ON_BOTH_LOOPS:
+        metafunc.parametrize("loop", ["asyncio", "uvloop"], indirect=True)
 
 
 class RawServer:
@@ -130,7 +142,15 @@ LOAD = Load(name="l", prompt_tokens=20, output_tokens=4, looks=(1,), limits=LIMI
 
 
 @pytest.fixture
-def offer():
+def loop(request):
+    """What makes the loop that loads run on: asyncio's, or by its name (indirect) uvloop's, as in workers."""
+    if getattr(request, "param", "asyncio") == "uvloop":
+        return uvloop.new_event_loop
+    return asyncio.new_event_loop
+
+
+@pytest.fixture
+def offer(loop):
     """Offer a load from this process and return its samples and result."""
 
     def run(url, *, transport=HttpClient, endpoint=None, warmup=False, requests=None, handicap="", **changes):
@@ -156,7 +176,8 @@ def offer():
         async def go():
             return await Offer(plan, lines.append, transport=transport).run()
 
-        result = asyncio.run(go())
+        with asyncio.Runner(loop_factory=loop) as runner:
+            result = runner.run(go())
         return [sample_of_line(line) for line in b"".join(lines).splitlines()], result
 
     return run

@@ -142,6 +142,15 @@ def test_a_damaged_chunked_body_is_never_taken_for_a_whole_one(parts, end, place
         assert (taken, ended) == read(cut(data, places))[:2]
 
 
+@pytest.mark.parametrize("size", [1, 2, 9, 10, 15, 16, 20, 21, 22, 160, 255])
+def test_two_reads_of_chunks_of_one_size_may_meet_anywhere(size):
+    """Also inside a size, where what follows a chunk lies as far off as the size says."""
+    body = bytes(range(65, 91)) * 30
+    data = b"".join(chunk(body[at : at + size]) for at in range(0, len(body), size)) + b"0\r\n\r\n"
+    for place in range(1, len(data)):
+        assert (body, True, False) == read([data[:place], data[place:]])
+
+
 def test_each_piece_keeps_its_arrival():
     reads = [(1, chunk(b"a")), (2, b"1\r"), (3, b"\nb"), (4, b"\r\n1\r\nc\r\n0\r\n"), (5, b"\r\n")]
     body = Chunked()

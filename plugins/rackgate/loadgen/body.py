@@ -103,7 +103,8 @@ class Chunked:
         for t_ns, data in reads:
             if between:
                 begin = data.find(b"\r\n", 0, 5) + 2
-                if _SIZES.get(data[: begin - 2]) == len(data) - begin - 2 and data.endswith(b"\r\n"):
+                size = _SIZES.get(data[: begin - 2]) if begin > 1 else None
+                if size == len(data) - begin - 2 and data.endswith(b"\r\n"):
                     taken.append((t_ns, data[begin:-2]))  # mostly a read is one whole chunk
                     continue
                 place = self._take_whole(t_ns, data, taken)
@@ -124,6 +125,8 @@ class Chunked:
         place = 0
         while True:
             begin = data.find(b"\r\n", place, place + 5) + 2
+            if begin < 2:
+                break  # a read that ends inside a size
             end = begin + _SIZES.get(data[place : begin - 2], -1)
             if end < begin or data[end : end + 2] != b"\r\n":
                 break
