@@ -9,6 +9,7 @@ from rackgate.message import hint_of
 from rackgate.record import digest_of
 
 if TYPE_CHECKING:
+    from rackgate.diagnosis.chain import Chain
     from rackgate.judge import Judgement
     from rackgate.measurement import Measurement
     from rackgate.redaction import Redactor
@@ -46,9 +47,17 @@ def check_entry(check: Check, definition: str) -> dict[str, Any]:
 
 
 def verdict_entry(
-    check: Check, measurement: Measurement, judgement: Judgement, definition: str
+    check: Check,
+    measurement: Measurement,
+    judgement: Judgement,
+    definition: str,
+    chain: Chain | None,
 ) -> dict[str, Any]:
-    """Return a verdict with all that it rests on; `slo_source` is the bound's, `measured_by` the value's."""
+    """Return a verdict with all that it rests on; `slo_source` is the bound's, `measured_by` the value's.
+
+    `diagnosis` lists the links of an unmet check's chain, the outermost first; `cause` names the known
+    failure behind them, `layer` where that lives.
+    """
     asked = check_entry(check, definition)
     for name in ("declared_absent", "not_assessed"):
         asked.pop(name)
@@ -59,7 +68,15 @@ def verdict_entry(
     measured["reason"] = judgement.reason
     measured["detail"] = judgement.detail or measurement.detail
     measured["hint"] = hint_of(check, measurement, judgement)
-    return {**asked, **measured, "verdict": str(judgement.verdict), "margin": judgement.margin}
+    return {
+        **asked,
+        **measured,
+        "verdict": str(judgement.verdict),
+        "margin": judgement.margin,
+        "layer": str(chain.layer) if chain else "",
+        "cause": chain.leading.name if chain and chain.leading else "",
+        "diagnosis": [asdict(link) for link in chain.links] if chain else [],
+    }
 
 
 def target_entry(target: Target) -> dict[str, Any]:

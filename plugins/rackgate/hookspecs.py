@@ -45,6 +45,8 @@ def pytest_rack_metrics(config: pytest.Config, register: Callable[..., None]) ->
     never be answered is refused before anything runs; a metric that does not tell takes any. `inputs`
     says what it is made from (`"card:power_w"`, `"host:kernel"`, `"tool:fio"`, ...: see
     `rackgate.metrics.inputs`), so that `rackgate doctor` can tell before the run whether it is there.
+    `layer` (client, network, service, model, container, driver, hardware) is where its failure lives, if
+    its inputs do not say it.
 
     Example::
 

@@ -6,7 +6,24 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-__all__ = ["Bounds", "Measurement", "Reason", "missing", "truth"]
+__all__ = ["Bounds", "Layer", "Measurement", "Reason", "Symptom", "missing", "truth"]
+
+
+class Layer(StrEnum):
+    """Where a failure lives, the outermost first."""
+
+    CLIENT = "client"
+    NETWORK = "network"
+    SERVICE = "service"
+    MODEL = "model"
+    CONTAINER = "container"
+    DRIVER = "driver"
+    HARDWARE = "hardware"
+
+    @property
+    def depth(self) -> int:
+        """0 for the outermost."""
+        return list(Layer).index(self)
 
 
 class Reason(StrEnum):
@@ -65,13 +82,25 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Symptom:
+    """Something that the measuring found out by itself, and that the table of signatures knows by its key.
+
+    `key` is `xid:79` (`xid:149:nonfatal` where the event says so), `sxid`, `clock:0x48`,
+    `kernel:oom` or `condition:NAME`; `seen` says in words what was seen.
+    """
+
+    key: str
+    seen: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """A value of one metric for one entity, or the reason why there is none.
 
     `value` may be infinite (a percentile reached by failed requests), never NaN. A value and a reason
     exclude each other. `count` is the number of samples behind the value. `hint` says what to try where the
-    measuring itself found out, such as which layer of a service failed. `beside` lists what else was seen
-    at that time: no proof of a cause.
+    measuring itself found out, such as which layer of a service failed. `symptoms` are codes and conditions
+    behind the value. `beside` lists what else was seen at that time: no proof of a cause.
     """
 
     metric: str
@@ -84,6 +113,7 @@ class Measurement:
     detail: str = ""
     source: str = ""
     hint: str = ""
+    symptoms: tuple[Symptom, ...] = ()
     beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rackgate.measurement import Reason
 
 if TYPE_CHECKING:
+    from rackgate.diagnosis.chain import Chain
     from rackgate.judge import Judgement
     from rackgate.ledger import Ledger
     from rackgate.measurement import Measurement
@@ -33,8 +34,11 @@ def number(value: float | None, unit: str = "") -> str:
     return f"{text} {unit}".strip() if unit not in ("bool", "ratio") else text
 
 
-def verdict_message(check: Check, measurement: Measurement, judgement: Judgement) -> str:
-    """Return the text of a verdict; it begins with the word."""
+def verdict_message(check: Check, measurement: Measurement, judgement: Judgement, chain: Chain | None) -> str:
+    """Return the text of a verdict; it begins with the word.
+
+    One that is not PASS has a `chain`: its layer, what was seen and the first next step stand in the text.
+    """
     slo = check.slo
     lines = [f"{judgement.verdict} {check.id}: {_seen(measurement, judgement)}, agreed {slo.limit}"]
     statistic = "" if slo.statistic == "value" else f" {slo.statistic.upper()}"
@@ -44,13 +48,16 @@ def verdict_message(check: Check, measurement: Measurement, judgement: Judgement
     lines.append(f"  samples n = {measurement.count}{f', load {slo.load}' if slo.load else ''}")
     lines.append(f"  limit   {slo.limit}; source: {slo.source}")
     detail = judgement.detail or measurement.detail
+    if chain is not None:
+        lines.append(f"  layer   {chain.layer}")
     if detail:
         lines.append(f"  seen    {detail}")
-    if not judgement.verdict.accepted:
-        lines += _cause(detail)
+    if chain is not None:
+        if chain.leading is not None:
+            lines.append(f"  cause   {chain.leading.meaning}")
         lines += [f"  beside  {text}" for text in measurement.beside]
-        hint = hint_of(check, measurement, judgement)
-        lines += [f"  next    {hint}"] if hint else []
+        first, *others = chain.next_steps(hint_of(check, measurement, judgement))
+        lines += [f"  next    {first}", *(f"  then    {step}" for step in others)]
     return "\n".join(lines)
 
 
@@ -63,16 +70,6 @@ def hint_of(check: Check, measurement: Measurement, judgement: Judgement) -> str
     if measurement.hint or judgement.reason is None or judgement.reason in _ABOUT_THE_THING:
         return measurement.hint or check.slo.hint
     return judgement.reason.cure
-
-
-def _cause(seen: str) -> list[str]:
-    """Return the line that a known failure's signature gives, if what was seen shows one."""
-    from rackgate.diagnosis.signatures import diagnose  # here: most verdicts need none of it
-
-    return [
-        f"  cause   {known.signature.layer}: {known.meaning}; {known.next_steps[0]}"
-        for known in diagnose(seen, limit=1)
-    ]
 
 
 def gated_message(by: str) -> str:

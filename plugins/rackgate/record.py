@@ -28,7 +28,7 @@ KINDS = {
     "load": "a load that was offered: counters, window, looks, file of samples",
     "probe": "a node that a probe asked, whether it answered, with command, status, digest and log",
     "measurement": "a measured value, judged or not",
-    "verdict": "one check's verdict with its measurement, bound and hint",
+    "verdict": "one check's verdict with its measurement, bound, hint and, unmet, its chain (`diagnosis`)",
     "gate": "an entity that was quarantined, or stages that were gated, and by which check",
     "fault": "a moment of a fault: intended, injected, proven, healed, proven healed",
     "event": "anything else worth a line, such as leftovers of a dead run",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rackgate.measurement import Layer
 from rackgate.metrics.inputs import checked_inputs
+from rackgate.metrics.layers import layer_of_inputs
 from rackgate.metrics.metric import Metric
 from rackgate.metrics.probes import metrics_of_probes
 
@@ -53,10 +55,12 @@ class Registry:
         windows: tuple[str, ...] = (),
         needs_load: bool = False,
         inputs: tuple[str, ...] = (),
+        layer: str = "",
     ) -> None:
         """Register a metric with its unit; the function's docstring is its definition.
 
-        Raises `UnknownInput` for an input of no known kind.
+        `layer` is where its failure lives, if its inputs do not say it. Raises `UnknownInput` for an input
+        of no known kind, `ValueError` for no known layer.
         """
         self._claim("metric", name, function)
         self.metrics[name] = Metric(
@@ -68,6 +72,7 @@ class Registry:
             windows=windows,
             needs_load=needs_load,
             inputs=checked_inputs(name, inputs),
+            layer=Layer(layer) if layer else layer_of_inputs(name, _made_from(inputs, needs_load)),
         )
 
     def add_probes(self, probes: Mapping[str, Probe]) -> None:
@@ -92,3 +97,7 @@ class Registry:
                 f"{kind} '{name}' is registered by {self._owners[kind, name]} and by {full_name}"
             )
         self._owners[kind, name] = full_name
+
+
+def _made_from(inputs: tuple[str, ...], needs_load: bool) -> tuple[str, ...]:  # noqa: FBT001
+    return inputs or (("samples",) if needs_load else ())

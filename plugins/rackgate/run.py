@@ -15,7 +15,8 @@ from rackgate.entries import check_entry, redacted, target_entry, verdict_entry
 from rackgate.judge import Judgement, judge
 from rackgate.loadgen.progress import Silent, Teller
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.message import gated_message, number, verdict_message
+from rackgate.message import gated_message, hint_of, number, verdict_message
+from rackgate.metrics.layers import layer_of_row
 from rackgate.metrics.metric import measure
 from rackgate.planning import members_of
 from rackgate.record import Record, RecordLog
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rackgate.config.acceptance_file import Acceptance
+    from rackgate.diagnosis.chain import Chain
     from rackgate.ledger import Ledger
     from rackgate.observation import Observation
     from rackgate.redaction import Redactor
@@ -190,7 +192,7 @@ class Run:
 
             needs = self.registry.metrics[check.slo.metric].needs
             return replace(found, hint=cure_for(needs, found, observation.target))
-        if found.value is None or observation.telemetry is None or judge(check, found).verdict.accepted:
+        if found.value is None or judge(check, found).verdict is Verdict.PASS:
             return found
         from rackgate.diagnosis.context import with_what_else
 
@@ -199,8 +201,9 @@ class Run:
     def judge(self, check: Check, measurement: Measurement) -> tuple[Judgement, str]:
         """Judge a measurement, record the verdict, close gates; return the judgement and its message."""
         judgement = judge(check, measurement)
-        message = verdict_message(check, measurement, judgement)
-        self._verdict(check, measurement, judgement, message)
+        chain = self._chain(check, measurement, judgement)
+        message = verdict_message(check, measurement, judgement, chain)
+        self._verdict(check, measurement, judgement, message, chain=chain)
         self.measured[check.id] = f"{number(measurement.value, check.slo.unit)} ({judgement.verdict})"
         gate = self.ledger.enter(check, judgement.verdict, answered=_answered(check, measurement))
         if gate is not None:
@@ -215,6 +218,15 @@ class Run:
                 text=f"{what} taken out: {message.splitlines()[0]}",
             )
         return judgement, message
+
+    def _chain(self, check: Check, measurement: Measurement, judgement: Judgement) -> Chain | None:
+        if judgement.verdict is Verdict.PASS:
+            return None
+        from rackgate.diagnosis.chain import chain_of  # here: most verdicts need none of it
+
+        metric = self.registry.metrics.get(check.slo.metric)
+        layer = layer_of_row(check.slo, metric.layer if metric else None)
+        return chain_of(measurement, judgement, layer, hint_of(check, measurement, judgement))
 
     def skip(self, check: Check, kind: str, text: str, gated_by: str = "") -> str:
         """Record a check that is not run (`gated`, `declared` or `not_assessed`); return the message."""
@@ -283,8 +295,9 @@ class Run:
         *,
         skipped: str = "",
         gated_by: str = "",
+        chain: Chain | None = None,
     ) -> None:
-        entry = verdict_entry(check, measurement, judgement, self.definition(check.slo.metric))
+        entry = verdict_entry(check, measurement, judgement, self.definition(check.slo.metric), chain)
         self.record("verdict", **entry, skipped=skipped, gated_by=gated_by, message=message)
 
 

@@ -64,7 +64,8 @@ class Slo:
     `statistic` is `p50`, `p95`, `p99`, `max`, `mean` or `value`; `load` is the name of the load whose
     samples are judged, or None for probes. `applies_to` narrows the row (`model`, `sku`, `engine`,
     `pool`, `grade`); `vantage` is the least a tester must be able to see; `source` says where the bound
-    comes from; `reason` why a row overrides another.
+    comes from; `reason` why a row overrides another. `layer` is where the row's failure lives if it is
+    another layer than its metric's.
     """
 
     id: str
@@ -85,6 +86,7 @@ class Slo:
     applies_to: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     clauses: tuple[str, ...] = ()
     hint: str = ""
+    layer: str = ""
     reason: str = ""
     origin: str = ""
 

@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
+from rackgate_reports.chain import first_step
 
 if TYPE_CHECKING:
     from rackgate_reports.evidence import RunEvidence
@@ -16,10 +17,11 @@ __all__ = ["next_step", "repeat_command"]
 
 def next_step(run: RunEvidence, trouble: Trouble) -> tuple[tuple[str, ...], str]:
     """Return what to do about a trouble, in sentences, and the command that tests only it again."""
+    steps = [step for row in trouble.rows[:1] if (step := first_step(row))]
     hints = [row.hint for row in trouble.rows[:1] if row.hint]
     cures = [Reason(row.reason).cure for row in trouble.rows if row.reason in set(Reason)]
     again = [] if cures else ["Repair the cause, then test again what was repaired."]
-    words = tuple(dict.fromkeys([*hints, *cures, *again]))
+    words = tuple(dict.fromkeys([*steps, *hints, *cures, *again]))
     entities = [row.entity for row in trouble.rows if row.entity not in ("rack", "gateway", "")]
     parts = _command(run)
     parts.append(f"--rack-stage={trouble.stage}")

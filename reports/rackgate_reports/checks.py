@@ -9,7 +9,7 @@ from rackgate.verdict import Verdict
 from rackgate_reports.evidence import RunEvidence, number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["STATUSES", "CheckRow", "check_rows"]
 
@@ -26,7 +26,9 @@ STATUSES = {
 class CheckRow:
     """One check. `status` is a key of STATUSES, empty if the check was judged.
 
-    `margin` is a share of the bound, positive inside it; `lower` and `upper` are confidence bounds.
+    `margin` is a share of the bound, positive inside it; `lower` and `upper` are confidence bounds. Of an
+    unmet check `diagnosis` lists what is known, the outermost layer first, `cause` names the known failure
+    behind it and `layer` where that lives; `beside` is what else was seen in the same seconds.
     """
 
     check: str
@@ -55,6 +57,10 @@ class CheckRow:
     definition: str = ""
     gated_by: str = ""
     message: str = ""
+    layer: str = ""
+    cause: str = ""
+    diagnosis: tuple[Mapping[str, Any], ...] = ()
+    beside: tuple[str, ...] = ()
 
     @property
     def decides(self) -> bool:
@@ -129,7 +135,15 @@ def _judged(record: Mapping[str, Any], planned: Mapping[str, Any]) -> CheckRow:
         definition=_text(whole, "definition"),
         gated_by=_text(record, "gated_by"),
         message=_text(record, "message"),
+        layer=_text(record, "layer"),
+        cause=_text(record, "cause"),
+        diagnosis=tuple(one for one in _listed(record.get("diagnosis")) if isinstance(one, dict)),
+        beside=tuple(map(str, _listed(record.get("beside")))),
     )
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _missing(identity: str, check: Mapping[str, Any]) -> CheckRow:

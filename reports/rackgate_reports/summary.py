@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from rackgate_reports.advice import next_step
+from rackgate_reports.chain import LAYERS, beside_of, links_of
 from rackgate_reports.checks import STATUSES, check_rows
 from rackgate_reports.evidence import number_of
 from rackgate_reports.formatting import (
@@ -174,9 +175,24 @@ def _trouble(run: RunEvidence, trouble: Trouble) -> str:
     if len(trouble.rows) > 8:
         lines.append(f"  * and {len(trouble.rows) - 8:,} more entities")
     lines += [f"  * Probe: {_safe(line, 300)}" for line in asked_lines(run, trouble)[:3]]
+    lines += [f"  * {line}" for line in _chain(trouble)]
     lines.append(f"  * Next: {_safe(' '.join(words), 400)}")
     lines.append(f"  * {_code(command, 300)}")
     return "\n".join(lines) + "\n"
+
+
+def _chain(trouble: Trouble) -> list[str]:
+    """Return the layers from the outside in, each with what is known of it, and what else was seen."""
+    links, beside = links_of(trouble), beside_of(trouble)
+    layers = {row.layer for row in trouble.rows}
+    told = [
+        f"**{link.layer}**: {_safe(link.meaning, 160)}"
+        f"{f' ({_safe(link.seen[0], 160)})' if link.seen and link.name else ''}"
+        for link in links
+    ]
+    where = f"Layer: {', '.join(layer for layer in LAYERS if layer in layers)}"
+    head = [f"Chain: {' → '.join(told)}"] if any(link.name for link in links) else [where] if links else []
+    return [*head, *(f"Beside: {_safe(text, 200)}" for text in beside[:3])]
 
 
 def _seen(row: CheckRow) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rackgate.verdict import worst
 from rackgate_reports.advice import next_step, repeat_command
 from rackgate_reports.badges import badge
+from rackgate_reports.chain import chain_block
 from rackgate_reports.charts import label, rect, rule
 from rackgate_reports.formatting import (
     amount,
@@ -96,7 +97,7 @@ def _trouble(run: RunEvidence, trouble: Trouble) -> str:
         f'<div class="found"><ul class="seen">{seen}{more}</ul>{_asked(run, trouble)}{_source(trouble)}</div>'
         f'<div class="todo"><h4>What to do</h4>{todo}'
         f'<pre tabindex="0"><code>{escape(command, 600)}</code></pre></div>'
-        "</article>"
+        f"{chain_block(trouble)}</article>"
     )
 
 

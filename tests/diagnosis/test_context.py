@@ -1,12 +1,15 @@
 """An unmet latency row says what else happened while its slow requests ran, and a known failure its cause."""
 
+from dataclasses import replace
+
 import pytest
 
+from rackgate.diagnosis import chain_of
 from rackgate.diagnosis.context import with_what_else
 from rackgate.judge import judge
 from rackgate.load import Load, Origin
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
-from rackgate.measurement import Measurement
+from rackgate.measurement import Layer, Measurement, Reason, Symptom
 from rackgate.message import verdict_message
 from rackgate.observation import Observation, Offer
 from rackgate.sample import Outcome, Sample
@@ -84,13 +87,19 @@ def observed(waits_ms, throttled=(), *, telemetry=True):
     )
 
 
+def message(measurement, check=CHECK):
+    judgement = judge(check, measurement)
+    chain = chain_of(measurement, judgement, Layer.SERVICE, check.slo.hint)
+    return verdict_message(check, measurement, judgement, chain).splitlines()
+
+
 SLOW = Measurement(metric="ttft_ms", entity=CARD, value=900.0, unit="ms", count=10)
 
 
 def test_what_lasted_while_the_slow_requests_ran_stands_beside_the_number():
     found = with_what_else(CHECK, SLOW, observed([50] * 6 + [900] * 4, throttled={6, 7, 8, 9}))
     assert found.beside == (f"seen at the same time: hw_thermal_slowdown on {CARD} (100% of the time)",)
-    assert f"  beside  {found.beside[0]}" in verdict_message(CHECK, found, judge(CHECK, found)).splitlines()
+    assert f"  beside  {found.beside[0]}" in message(found)
 
 
 @pytest.mark.parametrize(
@@ -107,22 +116,55 @@ def test_nothing_is_said_of_what_was_not_seen_then(observation):
 
 
 @pytest.mark.parametrize(
-    ("detail", "line"),
+    ("detail", "layer", "cause"),
     [
-        ("NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus", "  cause   hardware: "),
-        ("Failed to initialize NVML: Driver/library version mismatch", "  cause   driver: "),
-        ("every eighth request was late", None),
+        ("NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus", "hardware", "fallen off the bus"),
+        ("Failed to initialize NVML: Driver/library version mismatch", "driver", "differ"),
+        ("every eighth request was late", "service", None),
     ],
 )
-def test_an_unmet_verdict_names_the_cause_where_a_signature_shows_it(detail, line):
-    measurement = Measurement(metric="ttft_ms", entity=CARD, value=900.0, unit="ms", count=10, detail=detail)
-    lines = verdict_message(CHECK, measurement, judge(CHECK, measurement)).splitlines()
+def test_an_unmet_verdict_names_the_layer_and_the_cause_where_a_signature_shows_it(detail, layer, cause):
+    lines = message(replace(SLOW, detail=detail))
     causes = [one for one in lines if one.startswith("  cause")]
-    assert [line] == [one[: len(line)] for one in causes] if line else causes == []
+    assert f"  layer   {layer}" in lines
+    assert [True] == [cause in one for one in causes] if cause else causes == []
 
 
-def test_a_met_verdict_has_no_cause():
-    measurement = Measurement(
-        metric="ttft_ms", entity=CARD, value=1.0, unit="ms", count=10, detail="GPU has fallen off the bus"
+def test_the_first_step_of_the_cause_comes_before_the_rows_hint():
+    hinted = replace(CHECK, slo=replace(CHECK.slo, hint="Compare with a neighbour."))
+    lines = message(replace(SLOW, symptoms=(Symptom(key="clock:0x48", seen="bits 0x48"),)), hinted)
+    assert [one for one in lines if one.startswith(("  layer", "  cause", "  next", "  then"))] == [
+        "  layer   hardware",
+        "  cause   the card halved its clocks or worse because it is too hot (clock event bit 0x40)",
+        "  next    Check coolant flow or fans and the inlet temperature of this node against its neighbours.",
+        "  then    Compare with a neighbour.",
+    ]
+
+
+def test_the_chain_goes_from_the_outside_in_and_each_link_says_what_was_seen():
+    measurement = replace(
+        SLOW,
+        symptoms=(
+            Symptom(key="xid:74", seen="XID 74 on n/gpu0"),
+            Symptom(key="condition:queueing", seen="6 waited"),
+        ),
     )
-    assert "cause" not in verdict_message(CHECK, measurement, judge(CHECK, measurement))
+    chain = chain_of(measurement, judge(CHECK, measurement), Layer.SERVICE, "")
+    assert [(link.layer, link.name, link.seen) for link in chain.links] == [
+        ("service", "queueing", "6 waited"),
+        ("hardware", "nvlink_error", "XID 74 on n/gpu0"),
+    ]
+    assert (chain.layer, chain.leading.name) == ("hardware", "nvlink_error")
+
+
+def test_a_value_that_is_missing_lies_on_the_way_there():
+    nothing = SLOW.without_value(Reason.UNREACHABLE, "no answer")
+    chain = chain_of(nothing, judge(CHECK, nothing), Layer.HARDWARE, "")
+    assert (chain.layer, chain.links[0].meaning) == ("network", "no value: unreachable")
+    assert message(nothing)[-1] == f"  next    {Reason.UNREACHABLE.cure}"
+
+
+def test_a_met_verdict_has_no_chain():
+    met = replace(SLOW, value=1.0, detail="GPU has fallen off the bus")
+    assert chain_of(met, judge(CHECK, met), Layer.SERVICE, "") is None
+    assert not [line for line in message(met) if line.startswith(("  cause", "  layer", "  next"))]

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.diagnosis import Layer, diagnose, signatures
+from rackgate.diagnosis import diagnose, signatures
+from rackgate.measurement import Layer, Symptom
+from rackgate.telemetry.clock_events import CLOCK_EVENTS
+from rackgate.telemetry.xid import known_codes
 
 CASES = Path(__file__).parents[1] / "cases"
 EXPECTED = {
@@ -112,10 +115,9 @@ SEEN = {
     "name_unknown": ["[Errno -2] Name or service not known"],
     "no_route": ["connect to host 10.0.0.7 port 8000: No route to host"],
     "certificate": ["[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate"],
-    "first_token_slow": ["condition:first_token_slow"],
-    "latency_unstable": ["condition:latency_unstable"],
-    "busy_and_slow": ["condition:busy_and_slow"],
-    "idle_under_load": ["condition:idle_under_load"],
+    "sync_boost": ["        Sync Boost                        : Active"],
+    "display_clocks": ["        Display Clock Setting             : Active"],
+    "network_adapter": ["mlx5_core 0000:17:00.0: health_care: device's health compromised - error"],
 }
 
 ORDINARY = """
@@ -136,8 +138,81 @@ def names(found):
     return [one.signature.name for one in found]
 
 
-def test_every_row_has_a_text_that_finds_it():
-    assert {known.name for known in signatures()} == set(SEEN)
+CONDITIONS = {
+    *("first_token_slow", "queueing", "not_warmed_up", "batching"),
+    *("latency_unstable", "busy_and_slow", "idle_under_load"),
+}
+
+
+def by_key(*keys):
+    return diagnose("", symptoms=[Symptom(key=key, seen=f"seen {key}") for key in keys])
+
+
+def test_every_row_has_a_text_that_finds_it_or_is_a_condition():
+    assert {known.name for known in signatures()} == set(SEEN) | CONDITIONS
+
+
+@pytest.mark.parametrize("name", sorted(CONDITIONS))
+def test_a_condition_finds_its_row(name):
+    (found,) = by_key(f"condition:{name}")
+    assert (found.signature.name, found.seen) == (name, f"seen condition:{name}")
+
+
+@pytest.mark.parametrize(("bit", "name"), CLOCK_EVENTS.items())
+def test_each_clock_bit_has_a_row_of_its_own(bit, name):
+    (found,) = by_key(f"clock:{bit:#x}")
+    assert found.signature.name == ("idle_under_load" if name == "gpu_idle" else name)
+    assert f"{bit:#x})" in found.meaning
+
+
+def test_of_a_mask_each_bit_is_told_and_the_reason_comes_before_the_slowdown():
+    assert names(by_key("clock:0x48")) == ["hw_thermal_slowdown", "hw_slowdown"]
+
+
+@pytest.mark.parametrize("code", known_codes())
+def test_each_xid_has_a_meaning_a_layer_and_a_next_step_by_its_code(code):
+    (found,) = by_key(f"xid:{code}")
+    assert found.meaning
+    assert found.signature.layer is Layer.HARDWARE
+    assert found.next_steps[0]
+
+
+def test_an_xid_that_no_row_has_is_told_from_the_table_of_xids():
+    (found,) = by_key("xid:54")
+    assert found.meaning == "XID 54: auxiliary power is not connected to the card"
+    assert names(by_key("xid:999")) == ["xid_999"]
+
+
+def test_an_error_of_a_link_that_was_survived_is_another_row_than_a_fatal_one():
+    assert names(by_key("xid:149")) == ["nvlink_error"]
+    assert names(by_key("xid:149:nonfatal")) == ["nvlink_nonfatal"]
+    assert names(by_key("sxid:nonfatal")) == ["nvlink_nonfatal"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("aer", "pcie_errors"),
+        ("edac", "host_memory_error"),
+        ("oom", "host_out_of_memory"),
+        ("mlx5", "network_adapter"),
+        ("api_mismatch", "driver_library_mismatch"),
+        ("driver_not_bound", "nouveau"),
+        ("probe_failed", "driver_not_running"),
+        ("no_adapter", "driver_not_running"),
+    ],
+)
+def test_each_kind_of_kernel_event_has_a_row(kind, name):
+    assert names(by_key(f"kernel:{kind}")) == [name]
+
+
+def test_a_key_that_nobody_knows_gives_nothing():
+    assert by_key("condition:nobody", "weather:rain") == ()
+
+
+def test_what_is_seen_by_code_and_by_words_is_told_once():
+    found = diagnose(XID.format(79, "x"), symptoms=[Symptom(key="xid:79", seen="XID 79 on n1/gpu0")])
+    assert [(one.signature.name, one.seen) for one in found] == [("fallen_off_bus", "XID 79 on n1/gpu0")]
 
 
 @pytest.mark.parametrize(("name", "seen"), [(name, one) for name, texts in SEEN.items() for one in texts])

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rackgate.diagnosis import chain_of
 from rackgate.judge import judge, quantile_of
-from rackgate.measurement import Bounds, Measurement, Reason, missing
-from rackgate.message import verdict_message
+from rackgate.measurement import Bounds, Layer, Measurement, Reason, missing
+from rackgate.message import hint_of, verdict_message
 from rackgate.slo import Check, Op, Scope, Severity, Slo
 from rackgate.verdict import Verdict, worst
 
@@ -179,7 +180,9 @@ def test_statistics_that_are_percentiles(statistic, quantile):
 )
 def test_the_next_step_is_about_what_stood_in_the_way(reason, said):
     asked, nothing = check(hint="Look at this card."), missing("ttft_ms", "node1/gpu0", "ms", reason, "why")
-    message = verdict_message(asked, nothing, judge(asked, nothing))
+    judgement = judge(asked, nothing)
+    chain = chain_of(nothing, judgement, Layer.HARDWARE, hint_of(asked, nothing, judgement))
+    message = verdict_message(asked, nothing, judgement, chain)
     (step,) = [line for line in message.splitlines() if line.startswith("  next ")]
     assert said in step
 

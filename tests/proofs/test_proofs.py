@@ -43,6 +43,7 @@ def test_a_scenario_makes_its_checks_say_so(proof_run, proof_runs):
             found = outcome.verdicts(check)
             assert str(proof.verdict) == found[proof.entity]["verdict"], found[proof.entity]
             assert "" == found[proof.entity]["skipped"]
+            assert set(proof.shows) <= {link["name"] for link in found[proof.entity]["diagnosis"]}
             if somewhere:
                 assert _entities(proof_run, check) >= _not_accepted(found), found
 

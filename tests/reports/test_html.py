@@ -402,3 +402,88 @@ def test_a_verdict_is_a_word_and_never_a_colour_alone(slow: Path) -> None:
     badges = re.findall(r'<span class="badge[^"]*">(.*?)</span>', text)
     assert badges
     assert [badge for badge in badges if not re.sub(r"<[^>]*>", "", badge).strip()] == []
+
+
+CHAINED = {
+    "check": "single_card.ttft_p95 @ node1/gpu1",
+    "slo": "single_card.ttft_p95",
+    "stage": "single_card",
+    "entity": "node1/gpu1",
+    "verdict": "FAIL",
+    "metric": "ttft_ms",
+    "statistic": "p95",
+    "value": 901.0,
+    "unit": "ms",
+    "op": "<=",
+    "bound": 500.0,
+    "hint": "Compare with a neighbour.",
+    "layer": "hardware",
+    "cause": "hw_thermal_slowdown",
+    "diagnosis": [
+        {
+            "layer": "service",
+            "name": "queueing",
+            "meaning": "requests wait in the engine's queue",
+            "seen": "6 requests waited",
+            "next_steps": ["Take load off.", "Add engines."],
+        },
+        {
+            "layer": "hardware",
+            "name": "hw_thermal_slowdown",
+            "meaning": "the card is too hot",
+            "seen": "bits 0x48",
+            "next_steps": ["Check coolant flow.", "Look for a loose cold plate."],
+        },
+    ],
+    "beside": ["seen at the same time: XID 79 on node1/gpu1 (80% of the time)"],
+}
+
+
+def chained(folder: Path) -> Path:
+    with records_of(folder) as writer:
+        writer.add("run", run_id="r", grade="simulated", command_line="pytest")
+        writer.add("verdict", **CHAINED)
+        again = {**CHAINED, "check": "single_card.ttft_p95 @ node1/gpu0", "entity": "node1/gpu0"}
+        writer.add("verdict", **again)
+    return folder
+
+
+def test_a_failure_shows_its_whole_chain_from_the_outside_in(tmp_path: Path) -> None:
+    html = render_html(load_run(chained(tmp_path / "run")))
+    crumbs = re.search(r'<ol class="crumbs">(.*?)</ol>', html)
+    assert re.findall(r'<li class="(\w+)">(\w+)</li>', crumbs[1]) == [
+        ("off", "client"),
+        ("off", "network"),
+        ("on", "service"),
+        ("off", "model"),
+        ("off", "container"),
+        ("off", "driver"),
+        ("lead", "hardware"),
+    ]
+    links = html.split('<ol class="links">')[1].split('<div class="beside">')[0]
+    assert links.index("<b>service</b>") < links.index("<b>hardware</b>")
+    assert "The card is too hot." in links
+    assert "node1/gpu1: bits 0x48; node1/gpu0: bits 0x48" in links
+    assert "<li>Look for a loose cold plate.</li>" in links
+
+
+def test_a_failure_shows_what_was_seen_at_the_same_time_as_no_proof(tmp_path: Path) -> None:
+    html = render_html(load_run(chained(tmp_path / "run")))
+    beside = html.split('<div class="beside">')[1].split("</div>")[0]
+    assert "no proof of a cause" in beside
+    assert "<li>XID 79 on node1/gpu1 (80% of the time)</li>" in beside
+
+
+def test_the_first_step_of_the_cause_comes_before_the_hint(tmp_path: Path) -> None:
+    html = render_html(load_run(chained(tmp_path / "run")))
+    todo = html.split("<h4>What to do</h4>")[1]
+    assert todo.startswith("<p>Check coolant flow.</p><p>Compare with a neighbour.</p>")
+
+
+def test_a_failure_of_an_older_run_has_no_chain(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    old = {name: value for name, value in CHAINED.items() if name not in ("diagnosis", "layer", "cause")}
+    with records_of(folder) as writer:
+        writer.add("run", run_id="r", grade="simulated", command_line="pytest")
+        writer.add("verdict", **old)
+    assert '<div class="chain">' not in render_html(load_run(folder))

@@ -45,6 +45,23 @@ def test_an_accepted_run_has_no_list_of_failures(tmp_path: Path) -> None:
     assert "SIMULATED" not in text
 
 
+def test_a_failure_has_its_chain_on_one_line_and_what_was_seen_beside(tmp_path: Path) -> None:
+    link = {"layer": "service", "name": "queueing", "meaning": "requests wait", "seen": "6 waited"}
+    heat = {"layer": "hardware", "name": "hw_thermal_slowdown", "meaning": "too hot", "seen": "bits 0x48"}
+    row = {"slo": "soak.x", "stage": "soak", "verdict": "FAIL", "metric": "m", "value": 2.0, "bound": 1.0}
+    with records_of(tmp_path / "run") as writer:
+        writer.add("run", run_id="r", grade="simulated", command_line="pytest")
+        chain = {"layer": "hardware", "cause": "hw_thermal_slowdown", "diagnosis": [link, heat]}
+        writer.add("verdict", check="soak.x @ a", entity="a", beside=["XID 79 on a"], **chain, **row)
+        plain = [{"layer": "client", "name": "", "meaning": "the row's limit is not held"}]
+        other = {**row, "slo": "soak.y"}
+        writer.add("verdict", check="soak.y @ a", entity="a", layer="client", diagnosis=plain, **other)
+    text = summary_of(tmp_path / "run")
+    assert "  * Chain: **service**: requests wait (6 waited) → **hardware**: too hot (bits 0x48)\n" in text
+    assert "  * Beside: XID 79 on a\n" in text
+    assert "  * Layer: client\n" in text
+
+
 def folder_with_failures(folder: Path, number: int, message: str) -> Path:
     with records_of(folder) as writer:
         writer.add("run", run_id="r", grade="simulated", command_line=message)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROFILES", "Acceptance", "Override", "lay_over", "load_acceptance"]
 
-_NOT_THE_LIMIT = frozenset({"hint", "clauses", "disabled"})
+_NOT_THE_LIMIT = frozenset({"hint", "layer", "clauses", "disabled"})
 """Fields of a row whose change leaves its bound, and so the bound's source, as they were."""
 
 

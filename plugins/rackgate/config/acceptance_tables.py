@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rackgate.load import Arrival, Limits, Load, Phase, Shape, Spread
 from rackgate.loadgen.trace import trace_of
+from rackgate.measurement import Layer
 from rackgate.slo import Op, Scope, Severity, Slo
 
 __all__ = [
@@ -137,6 +138,7 @@ class SloTable(_Table):
     applies_to: dict[str, list[str]] = {}
     clauses: list[str] = []
     hint: str = ""
+    layer: str = Field(default="", pattern=f"^({'|'.join(Layer)})?$")
     reason: str = ""
     disabled: bool = False
 

@@ -88,6 +88,7 @@ class ProbeTable(BaseModel):
             max_age_s=self.max_age_s,
             install=tool.install,
             program=tool.program,
+            layer=tool.layer,
         )
 
     def _contradictions(self, tool: Tool) -> list[str]:

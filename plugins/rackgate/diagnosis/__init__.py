@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from rackgate.diagnosis.signatures import Diagnosis, Layer, Signature, diagnose, signatures
+from rackgate.diagnosis.chain import Chain, Link, chain_of
+from rackgate.diagnosis.signatures import Diagnosis, Signature, diagnose, signatures
 from rackgate.diagnosis.together import Happening, SeenTogether, happenings_of, seen_at_the_same_time
 
 __all__ = [
+    "Chain",
     "Diagnosis",
     "Happening",
-    "Layer",
+    "Link",
     "SeenTogether",
     "Signature",
+    "chain_of",
     "diagnose",
     "happenings_of",
     "seen_at_the_same_time",

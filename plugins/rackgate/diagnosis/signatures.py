@@ -1,4 +1,4 @@
-"""Known failures by what they say, in layers from the outside in: client, network, ... , hardware."""
+"""Known failures by their code or by what they say, in layers from the outside in: client, ... , hardware."""
 
 from __future__ import annotations
 
@@ -6,41 +6,28 @@ import re
 import tomllib
 from collections import Counter
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from rackgate.measurement import Layer
+from rackgate.telemetry.clock_events import CLOCK_EVENTS
+from rackgate.telemetry.xid import xid_class
 from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from rackgate.measurement import Symptom
 
 __all__ = ["Diagnosis", "Layer", "Signature", "diagnose", "filled", "signatures"]
 
 _SHOWN = 240
 
 
-class Layer(StrEnum):
-    """Where a failure lives, the outermost first."""
-
-    CLIENT = "client"
-    NETWORK = "network"
-    SERVICE = "service"
-    MODEL = "model"
-    CONTAINER = "container"
-    DRIVER = "driver"
-    HARDWARE = "hardware"
-
-    @property
-    def depth(self) -> int:
-        """0 for the outermost."""
-        return list(Layer).index(self)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """One row of the table: found by `pattern` unless `unless` is there too.
+    """One row of the table: found by one of its `keys`, or by `pattern` unless `unless` is there too.
 
     `explains` names signatures that are only consequences of this one. `cause` says whose a start is that
     failed of it, empty for what ends no start.
@@ -49,10 +36,11 @@ class Signature:
     name: str
     layer: Layer
     severity: Verdict
-    pattern: re.Pattern[str]
     meaning: str
     next_steps: tuple[str, ...]
     source: str
+    keys: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
     unless: re.Pattern[str] | None = None
     explains: tuple[str, ...] = ()
     cause: str = ""
@@ -60,7 +48,10 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A signature that was found, the words that it was found by and where they start, and what they name."""
+    """A signature that was found, the words that it was found by and where they start, and what they name.
+
+    What was found by a key starts at 0.
+    """
 
     signature: Signature
     seen: str
@@ -91,38 +82,43 @@ def signatures() -> tuple[Signature, ...]:
 
 
 def _signature(name: str, row: Mapping[str, object]) -> Signature:
-    steps = row["next_steps"]
-    explains = row.get("explains", [])
-    if not isinstance(steps, list) or not steps or not isinstance(explains, list):
-        raise ValueError(f"signature {name}: next_steps and explains are lists")
-    unless = row.get("unless")
+    steps, pattern, keys = row["next_steps"], _pattern(row.get("pattern")), _texts(row.get("keys", []))
+    if not _texts(steps) or not (pattern or keys):
+        raise ValueError(f"signature {name}: it needs next_steps, and keys or a pattern")
     return Signature(
         name=name,
         layer=Layer(str(row["layer"])),
         severity=Verdict(str(row["severity"])),
-        pattern=re.compile(str(row["pattern"]), re.IGNORECASE | re.DOTALL),
+        keys=keys,
+        pattern=pattern,
         meaning=str(row["meaning"]),
-        next_steps=tuple(str(step) for step in steps),
+        next_steps=_texts(steps),
         source=str(row["source"]),
-        unless=re.compile(str(unless), re.IGNORECASE | re.DOTALL) if unless else None,
-        explains=tuple(str(one) for one in explains),
+        unless=_pattern(row.get("unless")),
+        explains=_texts(row.get("explains", [])),
         cause=str(row.get("cause", "")),
     )
 
 
-def diagnose(text: str, *, limit: int = 8) -> tuple[Diagnosis, ...]:
-    """Return what a text shows, causes before their consequences, then the innermost layer first.
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(str(one) for one in value) if isinstance(value, list) else ()
 
-    Nothing is invented: a text without a known signature gives nothing.
+
+def _pattern(value: object) -> re.Pattern[str] | None:
+    return re.compile(str(value), re.IGNORECASE | re.DOTALL) if value else None
+
+
+def diagnose(text: str, *, symptoms: Iterable[Symptom] = (), limit: int = 8) -> tuple[Diagnosis, ...]:
+    """Return what a text and symptoms show, causes before their consequences, then the innermost layer first.
+
+    Nothing is invented: what no signature knows gives nothing, but for an XID, which the table of XIDs knows.
     """
-    found = [
-        Diagnosis(signature=known, seen=_shown(match[0]), details=_named(match), start=match.start())
-        for known in signatures()
-        if (match := known.pattern.search(text)) and not (known.unless and known.unless.search(text))
-    ]
-    explained = Counter(name for one in found for name in one.signature.explains)
+    found: dict[str, Diagnosis] = {}
+    for one in (*_by_key(symptoms), *_by_words(text)):
+        found.setdefault(one.signature.name, one)
+    explained = Counter(name for one in found.values() for name in one.signature.explains)
     ordered = sorted(
-        found,
+        found.values(),
         key=lambda one: (
             explained[one.signature.name],
             -one.signature.layer.depth,
@@ -130,6 +126,51 @@ def diagnose(text: str, *, limit: int = 8) -> tuple[Diagnosis, ...]:
         ),
     )
     return tuple(ordered[:limit])
+
+
+def _by_words(text: str) -> Iterator[Diagnosis]:
+    for known in signatures():
+        match = known.pattern.search(text) if known.pattern else None
+        if match and not (known.unless and known.unless.search(text)):
+            seen, details = _shown(match[0]), _named(match)
+            yield Diagnosis(signature=known, seen=seen, details=details, start=match.start())
+
+
+def _by_key(symptoms: Iterable[Symptom]) -> Iterator[Diagnosis]:
+    for symptom in symptoms:
+        for key in _single(symptom.key):
+            known = _keys().get(key) or _keys().get(key.split(":")[0]) or _from_the_xid_table(key)
+            if known is not None:
+                yield Diagnosis(signature=known, seen=_shown(symptom.seen), details={})
+
+
+def _single(key: str) -> tuple[str, ...]:
+    """Return the key of each bit of a mask of clock events; any other key as it is."""
+    kind, _, code = key.partition(":")
+    if kind != "clock":
+        return (key,)
+    return tuple(f"clock:{bit:#x}" for bit in CLOCK_EVENTS if int(code, 16) & bit)
+
+
+@cache
+def _keys() -> Mapping[str, Signature]:
+    return {key: known for known in signatures() for key in known.keys}
+
+
+def _from_the_xid_table(key: str) -> Signature | None:
+    kind, _, code = key.partition(":")
+    number = code.split(":")[0]
+    if kind != "xid" or not number.isdigit():
+        return None
+    row = xid_class(int(number))
+    return Signature(
+        name=f"xid_{number}",
+        layer=Layer.HARDWARE,
+        severity=row.counts_as or Verdict.UNKNOWN,
+        meaning=f"XID {number}: {row.meaning}",
+        next_steps=(row.next_step,),
+        source=f"NVIDIA XID catalogue: {number}",
+    )
 
 
 def filled(text: str, details: Mapping[str, str]) -> str:

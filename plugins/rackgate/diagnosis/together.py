@@ -155,11 +155,12 @@ def _queue(telemetry: TelemetryTable, entity: str, gap_limit_s: float) -> list[H
     if not len(waiting):
         return []
     usual = max(1.0, float(np.median(waiting)))
+    text = f"queue grew to {waiting.max():.0f} requests"
     return [
         Happening(
             kind="queue",
             entity=entity,
-            text=f"queue grew to {waiting[(moments >= start) & (moments <= end)].max():.0f} requests",
+            text=text,
             start_ns=start,
             end_ns=end,
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackgate.load import Load
-from rackgate.measurement import Bounds, Measurement, Reason, missing
+from rackgate.measurement import Bounds, Measurement, Reason, Symptom, missing
 from rackgate.plain import noun_of
 from rackgate.record import SCHEMA
 from rackgate.target import GRADES, Target
@@ -130,6 +130,7 @@ def _measurement(record: _Plain) -> Measurement:
         detail=skipped if value is None or record.get("reason") is None else "",
         source=str(record.get("measured_by") or ""),
         hint="",
+        symptoms=tuple(Symptom(**one) for one in record.get("symptoms") or ()),
         beside=tuple(record.get("beside") or ()),
     )
 

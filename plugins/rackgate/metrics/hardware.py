@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,8 @@ from rackgate.statistics.series import (
     throttle_time_s,
     time_weighted_mean,
 )
-from rackgate.telemetry.card_checks import THROTTLE_COUNTERS, throttle_by_counters_s
+from rackgate.telemetry.card_checks import THROTTLE_COUNTERS, clock_symptoms, throttle_by_counters_s
+from rackgate.telemetry.clock_events import FAULT_BITS
 
 if TYPE_CHECKING:
     from rackgate.metrics.metric import MeasureFunction, Register
@@ -81,7 +83,8 @@ def _worst(observation: Observation, slo: Slo, entity: str, measure_card: Measur
         return missing(slo.metric, entity, slo.unit, Reason.NOT_CONFIGURED, "no cards are declared")
     worst = max(values, key=lambda one: one.value or 0.0)
     detail = f"{worst.entity}; {worst.detail}" if len(values) > 1 else worst.detail
-    return _value(slo, entity, worst.value or 0.0, worst.count, detail)
+    found = _value(slo, entity, worst.value or 0.0, worst.count, detail)
+    return replace(found, symptoms=worst.symptoms)
 
 
 def _cards(observation: Observation, slo: Slo, entity: str) -> tuple[str, ...]:
@@ -140,7 +143,8 @@ def _throttle(observation: Observation, slo: Slo, card: str) -> Measurement:
         counted = throttle_by_counters_s(observation.telemetry, card, start, end)
         if counted.value is not None:
             detail = f"by the driver's counters{': ' if counted.detail else ''}{counted.detail}"
-            return _value(slo, card, counted.value, counted.count, detail)
+            found = _value(slo, card, counted.value, counted.count, detail)
+            return replace(found, symptoms=counted.symptoms)
     seen = throttle_time_s(
         series.t_ns, series.values, start_ns=start, end_ns=end, gap_limit_s=observation.sample_gap_s
     )
@@ -151,7 +155,8 @@ def _throttle(observation: Observation, slo: Slo, card: str) -> Measurement:
         return _uncovered(slo, card, series)
     inside = (series.t_ns >= start) & (series.t_ns <= end) & ~np.isnan(series.values)
     bits = int(np.bitwise_or.reduce(series.values[inside].astype(np.int64))) if inside.any() else 0
-    return _value(slo, card, value, int(inside.sum()), f"bits seen 0x{bits:x}")
+    found = _value(slo, card, value, int(inside.sum()), f"bits seen 0x{bits:x}")
+    return replace(found, symptoms=clock_symptoms(series, start, end, FAULT_BITS))
 
 
 def _series(

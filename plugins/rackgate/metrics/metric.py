@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from rackgate.measurement import Measurement, Reason, missing
+from rackgate.measurement import Layer, Measurement, Reason, missing
 from rackgate.observation import Observation
 from rackgate.slo import Scope, Slo
 
@@ -39,6 +39,7 @@ class Register(Protocol):
         windows: tuple[str, ...] = (),
         needs_load: bool = False,
         inputs: tuple[str, ...] = (),
+        layer: str = "",
     ) -> None:
         """Register one metric."""
 
@@ -49,7 +50,8 @@ class Metric:
 
     A row that asks for another statistic or window, or that names no load where the metric
     `needs_load`, is refused. A metric without `statistics` or `windows` does not tell: any is taken.
-    `inputs` says what it is made from, in the words of `rackgate.metrics.inputs`.
+    `inputs` says what it is made from, in the words of `rackgate.metrics.inputs`. `layer` is where its
+    failure lives; None if neither it nor its inputs tell.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Metric:
     windows: tuple[str, ...] = ()
     needs_load: bool = False
     inputs: tuple[str, ...] = ()
+    layer: Layer | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rackgate.engines.api_smoke import SMOKE
-from rackgate.measurement import Measurement, Reason, missing
+from rackgate.measurement import Layer, Measurement, Reason, missing
+from rackgate.metrics.layers import layer_of_inputs
 from rackgate.metrics.metric import ONE_VALUE, Metric
 from rackgate.probes.probe import metric_of
 from rackgate.telemetry.card_probes import CARD_PROBES
@@ -155,6 +156,7 @@ def metrics_of_probes(probes: Iterable[Probe]) -> dict[str, Metric]:
                 statistics=ONE_VALUE,
                 windows=("load",),
                 inputs=probe.inputs,
+                layer=Layer(probe.layer) if probe.layer else layer_of_inputs(name, probe.inputs),
             )
     return found
 

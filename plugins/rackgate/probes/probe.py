@@ -75,7 +75,7 @@ class Probe:
     to the file `{output}`; `status_tells` that a bad exit status is part of the result. `peer_command` is
     started on the next node first. `shares` maps a value to the one of whose median over all that were
     asked it is the share; `least_cards` is how many cards a node needs for a value; `program` is what must
-    be on the PATH, where that is not the command's first word.
+    be on the PATH, where that is not the command's first word; `layer` is where a bad value lives.
     """
 
     name: str
@@ -103,6 +103,7 @@ class Probe:
     max_age_s: float = 86400.0
     install: str = ""
     program: str = ""
+    layer: str = ""
 
     @property
     def inputs(self) -> tuple[str, ...]:

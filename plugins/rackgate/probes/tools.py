@@ -35,6 +35,7 @@ class Tool:
     status_tells: bool = False
     idle_cards: bool = False
     file_output: bool = False
+    layer: str = ""
 
 
 @functools.cache

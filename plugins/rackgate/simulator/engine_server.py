@@ -108,8 +108,11 @@ class EngineServer:
         generation = _Generation(self, exchange, request, number)
         exchange.on_disconnect = generation.abandon
         delay_ms = self.knobs.first_token_delay_ms
-        if self.knobs.slow_every and number % self.knobs.slow_every == 0:
+        crowded = self.scheduler.running >= self.knobs.slow_from_running
+        if self.knobs.slow_every and number % self.knobs.slow_every == 0 and crowded:
             delay_ms += self.knobs.slow_extra_ms
+        if number <= self.knobs.cold_requests:
+            delay_ms += self.knobs.cold_extra_ms
         if delay_ms:
             self.loop.call_later(delay_ms / 1e3, generation.begin)
         else:

@@ -19,10 +19,11 @@ __all__ = ["CardKnobs", "GatewayKnobs", "NodeKnobs", "from_table", "to_table"]
 class CardKnobs:
     """One card and the engine on it.
 
-    Speed: times are multiplied by the slowdowns. Shares are of requests, 0 to 1. Telemetry fields are
-    named as in dcgm-exporter. `api_defects` are any of `no_completions`, `shapeless` (schemas and tools
-    are not heeded), `uncounted` (no token counts) and `crashing_parser`. `url_host` replaces the
-    loopback address in the engine's URL.
+    Speed: times are multiplied by the slowdowns; each `slow_every`th request waits `slow_extra_ms` more
+    while `slow_from_running` or more run, the first `cold_requests` of a process `cold_extra_ms`. Shares
+    are of requests, 0 to 1. Telemetry fields are named as in dcgm-exporter. `api_defects` are any of
+    `no_completions`, `shapeless` (schemas and tools are not heeded), `uncounted` (no token counts) and
+    `crashing_parser`. `url_host` replaces the loopback address in the engine's URL.
     """
 
     # Speed of the engine.
@@ -35,6 +36,9 @@ class CardKnobs:
     first_token_delay_ms: float = 0.0
     slow_every: int = 0
     slow_extra_ms: float = 0.0
+    slow_from_running: int = 0
+    cold_requests: int = 0
+    cold_extra_ms: float = 0.0
     fade_per_s: float = 0.0
     sibling_slowdown: float = 1.0
     survivor_slowdown: float = 1.0

@@ -27,13 +27,17 @@ BATCH_DEFECTS = ("none", "duplicate", "lose", "overwrite", "invent", "fail", "mu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """In this scenario, `checks` (SLO ids) of `stage` must say `verdict` for `entity`, because of `cause`."""
+    """In this scenario, `checks` (SLO ids) of `stage` must say `verdict` for `entity`, because of `cause`.
+
+    Their chains must hold the known failures that `shows` names.
+    """
 
     stage: str
     verdict: Verdict
     checks: tuple[str, ...]
     entity: str
     cause: str
+    shows: tuple[str, ...] = ()
     profile: str = "smoke"
 
 
@@ -134,7 +138,14 @@ def _proof(name: str, table: Mapping[str, Any]) -> Proof:
         raise ValueError(f"{where}: {verdict} proves nothing; FAIL, UNKNOWN or, of a warning row, WARN does")
     if table["stage"] not in STAGES:
         raise ValueError(f"{where}: {table['stage']!r} is none of {', '.join(STAGES)}")
-    return Proof(**{**table, "verdict": verdict, "checks": tuple(table["checks"])})
+    return Proof(
+        **{
+            **table,
+            "verdict": verdict,
+            "checks": tuple(table["checks"]),
+            "shows": tuple(table.get("shows", ())),
+        }
+    )
 
 
 def _refuse_unknown(where: str, table: Mapping[str, Any], known: list[str]) -> None:

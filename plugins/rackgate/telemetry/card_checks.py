@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.measurement import Reason
-from rackgate.telemetry.clock_events import clock_event_names
+from rackgate.measurement import Reason, Symptom
+from rackgate.telemetry.clock_events import CLOCK_EVENTS, clock_event_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,7 @@ __all__ = [
     "THROTTLE_COUNTERS",
     "Finding",
     "clock_events",
+    "clock_symptoms",
     "deviation_from_peers",
     "growth",
     "highest",
@@ -51,6 +52,7 @@ class Finding:
     count: int = 0
     reason: Reason | None = None
     detail: str = ""
+    symptoms: tuple[Symptom, ...] = ()
 
 
 def growth(series: Series, start_ns: int, end_ns: int) -> Finding:
@@ -96,7 +98,15 @@ def throttle_by_counters_s(table: TelemetryTable, card: str, start_ns: int, end_
         for name, one in found.items()
         if one.value
     )
-    return Finding(value=total_s, count=min(one.count for one in found.values()), detail=detail)
+    grown = {name.removesuffix("_ns") for name, one in found.items() if one.value}
+    symptoms = _symptoms(sum(bit for bit, name in CLOCK_EVENTS.items() if name in grown), "counted")
+    count = min(one.count for one in found.values())
+    return Finding(value=total_s, count=count, detail=detail, symptoms=symptoms)
+
+
+def _symptoms(bits: int, how: str) -> tuple[Symptom, ...]:
+    words = f"{', '.join(clock_event_names(bits))} {how} (bits {bits:#x})"
+    return (Symptom(key=f"clock:{bits:#x}", seen=words),) if bits else ()
 
 
 def highest(series: Series, start_ns: int, end_ns: int) -> Finding:
@@ -131,13 +141,24 @@ def idle_share(series: Series, start_ns: int, end_ns: int) -> Finding:
     if gap is not None or not len(masks):
         return gap or _missing(series)
     share = float(((masks & _IDLE) != 0).mean())
-    return Finding(value=share, count=len(masks), detail=f"idle in {share:.0%} of the samples")
+    seen = f"idle in {share:.0%} of the samples"
+    symptoms = (Symptom(key=f"clock:{_IDLE:#x}", seen=seen),) if share else ()
+    return Finding(value=share, count=len(masks), detail=seen, symptoms=symptoms)
 
 
 def clock_events(series: Series, start_ns: int, end_ns: int) -> tuple[str, ...]:
     """Return the name of each clock event that was seen in the window."""
+    return clock_event_names(_bits(series, start_ns, end_ns))
+
+
+def clock_symptoms(series: Series, start_ns: int, end_ns: int, mask: int) -> tuple[Symptom, ...]:
+    """Return the clock events of a mask that were seen in the window, as one symptom; none if none was."""
+    return _symptoms(_bits(series, start_ns, end_ns) & mask, "seen")
+
+
+def _bits(series: Series, start_ns: int, end_ns: int) -> int:
     masks = _window(series, start_ns, end_ns).astype(np.int64)
-    return clock_event_names(int(np.bitwise_or.reduce(masks))) if len(masks) else ()
+    return int(np.bitwise_or.reduce(masks)) if len(masks) else 0
 
 
 def share_of_limit(power: Series, limit: Series, start_ns: int, end_ns: int) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CLOCK_EVENTS", "clock_event_names"]
+__all__ = ["CLOCK_EVENTS", "FAULT_BITS", "clock_event_names"]
 
 CLOCK_EVENTS = {
     0x1: "gpu_idle",
@@ -16,6 +16,9 @@ CLOCK_EVENTS = {
     0x100: "display_clocks",
 }
 """The bits of `clock_event_reasons`."""
+
+FAULT_BITS = 0xE8
+"""Clock events that are faults: heat, hardware and power brake."""
 
 
 def clock_event_names(mask: int) -> tuple[str, ...]:

@@ -66,4 +66,5 @@ def measurement_of(slo: Slo, entity: str, found: Finding) -> Measurement:
         count=found.count,
         detail=found.detail,
         source="telemetry",
+        symptoms=found.symptoms,
     )

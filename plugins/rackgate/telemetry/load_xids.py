@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
@@ -9,7 +10,7 @@ from rackgate.metrics.metric import ONE_VALUE
 from rackgate.telemetry.card_checks import Finding
 from rackgate.telemetry.event_book import events_of
 from rackgate.telemetry.load_window import measurement_of, no_telemetry, window_of
-from rackgate.telemetry.xid import explained_by, judge_events
+from rackgate.telemetry.xid import explained_by, judge_events, symptom_of
 from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from rackgate.telemetry.xid import JudgedEvent
 
 __all__ = ["register_metrics"]
+
+_SHOWN = 3
 
 
 def xids_failed(observation: Observation, slo: Slo, entity: str) -> Measurement:
@@ -44,8 +47,11 @@ def _events(observation: Observation, slo: Slo, entity: str, counted: Verdict) -
     judged = [one for name in (entity, *cards) for one in _judged(observation, table, name, window, profile)]
     chosen = [one for one in judged if one.verdict is counted]
     if chosen:
-        words = "; ".join(_words(one) for one in chosen[:3])
-        return measurement_of(slo, entity, Finding(value=float(len(chosen)), count=len(chosen), detail=words))
+        words = "; ".join(_words(one) for one in chosen[:_SHOWN])
+        found = measurement_of(
+            slo, entity, Finding(value=float(len(chosen)), count=len(chosen), detail=words)
+        )
+        return replace(found, symptoms=tuple(symptom_of(one) for one in chosen[:_SHOWN]))
     node = observation.target.node_of(entity) or entity
     watch = table.series(node, "xid_watch")
     if not len(watch.present):

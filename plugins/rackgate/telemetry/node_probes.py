@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.telemetry.host_findings import host_findings, outliers
 from rackgate.telemetry.host_triage import STEPS
-from rackgate.telemetry.xid import judge_events
+from rackgate.telemetry.xid import judge_events, symptom_of
 from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ def probe_events(books: Mapping[str, EventBook], problems: Mapping[str, str], be
                 found[name, entity] = missing(name, entity, "events", Reason.NO_PERMISSION, problems[node])
                 continue
             text = "; ".join(f"{one.event.pci or entity}: {one.meaning}. {one.next_step}" for one in mine[:3])
-            found[name, entity] = _counted(name, entity, len(mine), text)
+            counted = _counted(name, entity, len(mine), text)
+            found[name, entity] = replace(counted, symptoms=tuple(symptom_of(one) for one in mine[:3]))
     return found
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from rackgate.measurement import Symptom
 from rackgate.telemetry.log_line import boot_to_monotonic_ns
 from rackgate.verdict import Verdict, worst
 
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
     from rackgate.fault import FaultTimeline
     from rackgate.telemetry.kernel_log import KernelEvent
 
-__all__ = ["JudgedEvent", "XidClass", "explained_by", "judge_events", "known_codes", "worst_of", "xid_class"]
+__all__ = [
+    "JudgedEvent",
+    "XidClass",
+    "explained_by",
+    "judge_events",
+    "known_codes",
+    "symptom_of",
+    "worst_of",
+    "xid_class",
+]
 
 _COUNTS = {"FAIL": Verdict.FAIL, "WARN": Verdict.WARN, "INFO": Verdict.PASS}
 _STRICT = frozenset({"signoff", "strict"})
@@ -127,6 +137,20 @@ def judge_events(
         if event.kind in ("xid", "sxid", "fallen_off_bus") or event.kind in _OTHERS
     ]
     return tuple(sorted(judged, key=lambda one: -one.verdict.badness))
+
+
+def symptom_of(judged: JudgedEvent) -> Symptom:
+    """Return an event as a symptom: `xid:79`, `kernel:oom`, of a WARN `xid:149:nonfatal`, `sxid:nonfatal`."""
+    event = judged.event
+    where = judged.entity or event.pci or "no declared card"
+    if event.kind in _OTHERS:
+        return Symptom(key=f"kernel:{event.kind}", seen=event.text)
+    code = event.code if event.code is not None else event.equivalent_xid
+    switch = event.kind == "sxid"
+    graded = switch or (code is not None and xid_class(code).fatal_field)
+    end = ":nonfatal" if graded and judged.verdict is Verdict.WARN else ""
+    key = f"sxid{end}" if switch else f"xid:{code}{end}"
+    return Symptom(key=key, seen=f"{'SXid' if switch else 'XID'} {code} on {where}")
 
 
 def _judged(

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rackgate.diagnosis.signatures import Layer, diagnose, filled
+from rackgate.diagnosis.signatures import diagnose, filled
+from rackgate.measurement import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

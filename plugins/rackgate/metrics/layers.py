@@ -1,0 +1,60 @@
+"""In which layer a metric's failure lives, by what the metric is made from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rackgate.measurement import Layer
+
+if TYPE_CHECKING:
+    from rackgate.slo import Slo
+
+__all__ = ["layer_of_inputs", "layer_of_row"]
+
+_BY_INPUT = {
+    "instrument": Layer.CLIENT,
+    "prices": Layer.CLIENT,
+    "samples": Layer.SERVICE,
+    "engine": Layer.SERVICE,
+    "gateway": Layer.SERVICE,
+    "fault": Layer.SERVICE,
+    "batch": Layer.SERVICE,
+    "docker": Layer.CONTAINER,
+    "host": Layer.DRIVER,
+    "kernel_log": Layer.HARDWARE,
+    "card": Layer.HARDWARE,
+    "redfish": Layer.HARDWARE,
+    "tool": Layer.HARDWARE,
+}
+
+_BY_NAME = {
+    "model_served": Layer.MODEL,
+    "api_unknown_model": Layer.MODEL,
+    "host_runtime": Layer.CONTAINER,
+    "host_network": Layer.NETWORK,
+    "infiniband_ports_lost": Layer.NETWORK,
+    "infiniband_error_growth": Layer.NETWORK,
+    "nvlinks_lost": Layer.HARDWARE,
+    "fabric_outside": Layer.HARDWARE,
+    "sram_uncorrectable": Layer.HARDWARE,
+    "storage_read_mib_s": Layer.HARDWARE,
+    "storage_latency_ms": Layer.HARDWARE,
+}
+"""Where what a metric is made from says less than what it is about."""
+
+_BY_SCOPE = {"card": Layer.HARDWARE, "node": Layer.DRIVER}
+
+
+def layer_of_inputs(name: str, inputs: tuple[str, ...]) -> Layer | None:
+    """Return the layer of a metric, None for one that does not tell what it is made from.
+
+    A metric of several inputs lives where the innermost of them does.
+    """
+    kinds = [part.split(":")[0].strip() for written in inputs for part in written.split("|")]
+    layers = [_BY_INPUT[kind] for kind in kinds if kind in _BY_INPUT]
+    return _BY_NAME.get(name) or max(layers, key=lambda layer: layer.depth, default=None)
+
+
+def layer_of_row(slo: Slo, metric: Layer | None) -> Layer:
+    """Return the row's own layer, else its metric's, else what its scope speaks for."""
+    return Layer(slo.layer) if slo.layer else metric or _BY_SCOPE.get(str(slo.scope), Layer.SERVICE)
