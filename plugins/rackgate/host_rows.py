@@ -10,10 +10,17 @@ if TYPE_CHECKING:
     from rackgate.slo import Slo
     from rackgate.target import Card, Node, Target
 
-__all__ = ["HOST_METRICS", "of_another_vendor", "why_not_asked"]
+__all__ = ["HOST_METRICS", "of_another_vendor", "why_not_asked", "without_gauge"]
 
 _CHASSIS = ("leak_detectors_wet", "leaks_seen", "power_supplies_bad")
 _TRIAGE = ("host_module", "host_driver", "host_cuda", "host_runtime", "host_network", "host_warnings")
+
+_XIDS_OF_CARDS = ("xids_failed", "xids_warned", "xids_since_boot", "xids_warned_since_boot")
+_OF_KERNEL_LOG = (
+    *_XIDS_OF_CARDS,
+    *("kernel_events_failed", "kernel_events_warned", "kernel_events_since_boot"),
+    *("xids_in_run", "xids_warned_in_run", "kernel_events_in_run", "kernel_warnings_in_run"),
+)
 
 HOST_METRICS = frozenset(
     {
@@ -24,7 +31,7 @@ HOST_METRICS = frozenset(
         *("infiniband_ports_lost", "infiniband_error_growth"),
         *("leak_detectors_wet", "leaks_seen", "power_supplies_bad"),
         *("storage_read_mib_s", "storage_latency_ms", "cards_not_in_container"),
-        *("xids_failed", "xids_since_boot", "xids_warned"),
+        *_OF_KERNEL_LOG,
     }
 )
 """What is asked of a node's own host, and only where the target gives a way into it."""
@@ -38,7 +45,7 @@ def why_not_asked(row: Slo, entity: str, target: Target) -> str:
     if row.metric in _CHASSIS:
         text = f"target {target.name} declares no management controller of {node.name} ([node.redfish])"
         return text if node.access.redfish is None else ""
-    log = row.metric.startswith("xids_") and node.access.kernel_log
+    log = row.metric in _OF_KERNEL_LOG and node.access.kernel_log
     if not node.access.reaches_host and not log:
         text = f"no way into the host of {node.name} ([node.telemetry] local, ssh or docker)"
         return f"target {target.name} declares {text}"
@@ -53,7 +60,7 @@ _NVIDIA = frozenset(
         *("row_remap_pending", "row_remap_failed", "remapped_rows_uncorrectable", "remapped_rows_growth"),
         *("recovery_action", "sram_uncorrectable", "nvlinks_lost", "nvlink_error_growth", "fabric_outside"),
         *("mig_differences", "foreign_processes", "unowned_memory_mib", "cards_not_in_container"),
-        *("power_limit_share", "pcie_width_lost", "pcie_lost", "throttle_counters_s"),
+        *("last_xid_changes", "power_limit_share", "pcie_width_lost", "pcie_lost", "throttle_counters_s"),
     }
 )
 """What is asked with NVIDIA's tools, or what other cards do not tell."""
@@ -68,6 +75,17 @@ def of_another_vendor(row: Slo, entity: str, target: Target) -> str:
     return (
         f"declared: the cards of {entity} are {', '.join(sorted(vendors))}'s, and the row is about NVIDIA's"
     )
+
+
+def without_gauge(row: Slo, entity: str, target: Target) -> str:
+    """Say that a card's source tells each XID as an event, and has no gauge of the last one."""
+    node = next((one for one in target.nodes if one.name == target.node_of(entity)), None)
+    if row.metric != "last_xid_changes" or node is None or node.access.cards not in _WITHOUT_GAUGE:
+        return ""
+    return f"declared: {node.access.cards} has no gauge of the last XID of {entity}"
+
+
+_WITHOUT_GAUGE = ("nvml", "nvidia-smi")
 
 
 def _never(_node: Node, _card: Card | None, _target: Target) -> bool:
@@ -91,7 +109,7 @@ def _no_programs(node: Node, card: Card | None, target: Target) -> bool:
 _DECLARATIONS: Mapping[str, tuple[Callable[[Node, Card | None, Target], bool], str]] = {
     **dict.fromkeys(_TRIAGE, (_no_cards, "declares no cards of {entity}")),
     **dict.fromkeys(
-        ("xids_failed", "xids_since_boot", "xids_warned"),
+        _XIDS_OF_CARDS,
         (_no_address, "gives no PCI address of {entity} ([[node.card]] pci)"),
     ),
     "foreign_processes": (_no_programs, "does not name the programs on {entity} ([expect] processes)"),

@@ -41,7 +41,8 @@ class Observation:
 
     `probes` holds what was measured directly, by (metric, entity). `excluded` names the entities that
     were quarantined before. `lag_limit_ms` is the schedule lag above which latencies are not accepted,
-    `sample_gap_s` the longest pause between two telemetry samples that still counts as covered.
+    `sample_gap_s` the longest pause between two telemetry samples that still counts as covered. `profile`
+    is the run's: sign-off counts some events as worse.
     """
 
     stage: str
@@ -55,6 +56,7 @@ class Observation:
     excluded: frozenset[str] = frozenset()
     lag_limit_ms: float = 10.0
     sample_gap_s: float = 1.0
+    profile: str = "smoke"
 
     def offers_of(self, load: str | None, label: str | None = None) -> tuple[Offer, ...]:
         """Return the offers of a load, of one label if given."""

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
     from rackgate.engine import Engine
     from rackgate.loadgen import Endpoint, RunningLoad
+    from rackgate.measurement import Measurement
     from rackgate.run import Run
     from rackgate.site import Site
+    from rackgate.target import Target
     from rackgate.telemetry.sampler import Sampler
 
-__all__ = ["observe", "offer_through_fault", "pair_rounds"]
+__all__ = ["observe", "offer_through_fault", "pair_rounds", "whole_run"]
+
+
+_PATIENCE_S = 3.0
 
 
 def observe(
@@ -50,7 +55,8 @@ def observe(
         faults=faults,
         excluded=frozenset(run.ledger.quarantined(stage)),
         lag_limit_ms=lag_limit_ms(run),
-        sample_gap_s=max(1.5, 4 * telemetry.interval_s),
+        sample_gap_s=_sample_gap_s(telemetry),
+        profile=run.profile,
     )
     telemetry.flush()
     text = f"{stage}: {len(offers)} loads, telemetry every {telemetry.interval_s:g} s"
@@ -68,12 +74,35 @@ def observe(
 def _wait_for_a_sample_after(end_ns: int, telemetry: Sampler) -> int:
     """Let the sampler see the end of the load, so that the window's last edge is covered.
 
-    Return until when every source that answers has been seen.
+    Sources that are asked seldom are asked now. Return until when every source that answers has been seen.
     """
-    deadline = end_ns + round((2 * telemetry.interval_s + 0.5) * 1e9)
-    while time.perf_counter_ns() < deadline and telemetry.last_sample_ns <= end_ns:
+    telemetry.hurry()
+    since_ns = max(end_ns, time.perf_counter_ns())
+    deadline = since_ns + round((2 * telemetry.interval_s + _PATIENCE_S) * 1e9)
+    while time.perf_counter_ns() < deadline and telemetry.last_look_ns <= since_ns:
         time.sleep(0.02)
     return telemetry.last_sample_ns
+
+
+def whole_run(run: Run, target: Target, telemetry: Sampler) -> dict[tuple[str, str], Measurement]:
+    """Return what the kernels of the nodes told since the run began, between its loads too."""
+    from rackgate.telemetry.run_events import RUN_FIELDS, probe_run
+
+    end_ns = time.perf_counter_ns()
+    _wait_for_a_sample_after(end_ns, telemetry)
+    window = (run.started_ns, end_ns)
+    return probe_run(
+        target,
+        telemetry.window(*window, fields=RUN_FIELDS),
+        window,
+        faults=run.faults,
+        profile=run.profile,
+        slack_ns=round(_sample_gap_s(telemetry) * 1e9),
+    )
+
+
+def _sample_gap_s(telemetry: Sampler) -> float:
+    return max(1.5, 4 * telemetry.interval_s)
 
 
 def pair_rounds(run: Run, site: Site) -> list[tuple[str, list[Endpoint]]]:

@@ -11,8 +11,9 @@ from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
 from rackgate.telemetry.chassis_probes import firmware_of, probe_chassis
 from rackgate.telemetry.container_probe import probe_container
 from rackgate.telemetry.driver_probes import probe_domains, probe_driver
+from rackgate.telemetry.event_probes import probe_events
 from rackgate.telemetry.inventory_probes import probe_holders, probe_listing, probe_pins
-from rackgate.telemetry.node_probes import probe_events, probe_hosts, probe_ports
+from rackgate.telemetry.node_probes import probe_hosts, probe_ports
 from rackgate.telemetry.reading import REQUIRED
 from rackgate.telemetry.storage_probe import probe_storage
 
@@ -84,10 +85,11 @@ def _soundness(card: str, readings: list[Reading]) -> Probes:
     return found
 
 
-def probe_nodes(target: Target, own_groups: Collection[int] = ()) -> Probes:
+def probe_nodes(target: Target, own_groups: Collection[int] = (), *, profile: str = "smoke") -> Probes:
     """Return what the host of each node that can be asked says of itself, and its kernel's log.
 
-    `own_groups` are the process groups of engines that this run started on this machine.
+    `own_groups` are the process groups of engines that this run started on this machine; what the log says
+    counts by the classes of the profile.
     """
     from rackgate.telemetry.assembly import plan_of
 
@@ -95,7 +97,8 @@ def probe_nodes(target: Target, own_groups: Collection[int] = ()) -> Probes:
     facts: dict[str, dict[str, Fact]] = {}
     found: Probes = probe_chassis(target.nodes)
     with ThreadPoolExecutor(max_workers=32) as pool:
-        for node, known, events in pool.map(lambda node: _look_into(node, plan, target), target.nodes):
+        looks = pool.map(lambda node: _look_into(node, plan, target, profile), target.nodes)
+        for node, known, events in looks:
             found.update(events)
             if known is not None:
                 facts[node.name] = known
@@ -123,7 +126,7 @@ def cards_of_nodes(target: Target) -> dict[str, int]:
 
 
 def _look_into(
-    node: Node, plan: TelemetryPlan, target: Target
+    node: Node, plan: TelemetryPlan, target: Target, profile: str
 ) -> tuple[Node, dict[str, Fact] | None, Probes]:
     """Return the facts of a node's host, and what its kernel's log, storage and containers show.
 
@@ -147,7 +150,7 @@ def _look_into(
         now_ns = time.perf_counter_ns()
         for _ in range(2):  # a message that was cut by the end of the first look is whole in the second
             log.poll()
-        found |= probe_events({node.name: log.book}, {node.name: log.problem}, now_ns)
+        found |= probe_events({node.name: log.book}, {node.name: log.problem}, now_ns, profile)
         log.close()
     return node, known, found
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from rackgate.config.acceptance_file import Acceptance
     from rackgate.diagnosis.chain import Chain
+    from rackgate.fault import FaultTimeline
     from rackgate.ledger import Ledger
     from rackgate.observation import Observation
     from rackgate.redaction import Redactor
@@ -92,6 +93,7 @@ class Run:
         self.measured: dict[str, str] = {}
         self.notes: list[str] = []
         self.offered_s: dict[str, float] = {}
+        self.faults: tuple[FaultTimeline, ...] = ()
         self.on_progress: Callable[[str], None] = _say_nothing
         self.teller: Teller = Silent()
         self.hottest: Callable[[], str] = str

@@ -231,7 +231,7 @@ def test_a_closed_host_is_declared_absent(outlooks):
 
 def test_a_kernel_log_that_may_not_be_read_names_the_group(outlooks, tmp_path):
     log = tmp_path / "kern.log"
-    log.write_text("")
+    log.write_text("[    0.000000] Linux version 6.8.0\n")
     asked = row("xids_since_boot", "node")
     good = outlooks(target(access=NodeAccess(kernel_log=str(log))), [asked])
     bad = outlooks(target(access=NodeAccess(kernel_log=str(tmp_path / "none"))), [asked])

@@ -6,9 +6,10 @@ from rackgate.measurement import Reason
 from rackgate.target import Expect, Node
 from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
 from rackgate.telemetry.event_book import EventBook
+from rackgate.telemetry.event_probes import probe_events
 from rackgate.telemetry.host import Fact
 from rackgate.telemetry.kernel_log import parse_log
-from rackgate.telemetry.node_probes import NODE_PROBES, probe_events, probe_hosts, probe_ports
+from rackgate.telemetry.node_probes import NODE_PROBES, probe_hosts, probe_ports
 from rackgate.telemetry.reading import Reading
 
 CARD = "n1/gpu0"
@@ -95,14 +96,62 @@ def test_xids_from_before_the_run_are_reported_apart():
     book.add(parse_log("[    5.000000] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n"))
     now = time.perf_counter_ns()
     book.add(parse_log("[    5.100000] NVRM: Xid (PCI:0000:2b:00): 79, GPU has fallen off the bus.\n"))
-    both = probe_events({"n1": book}, {}, max(now, 6 * 10**9))
+    both = probe_events({"n1": book}, {}, max(now, 6 * 10**9), "ci")
     found, elsewhere = both["xids_since_boot", CARD], both["xids_since_boot", "n1"]
-    assert (found.value, found.detail.startswith("0000:1b:00.0: the card has fallen")) == (1.0, True)
+    assert (found.value, found.detail.startswith("0000:1b:00.0: XID 79: the card has")) == (1.0, True)
     assert (elsewhere.value, elsewhere.detail.startswith("0000:2b:00.0: ")) == (1.0, True)
     empty = EventBook("n2")
-    assert probe_events({"n2": empty}, {}, now)["xids_since_boot", "n2"].value == 0.0
-    denied = probe_events({"n2": empty}, {"n2": "may not be read"}, now)["xids_since_boot", "n2"]
-    assert denied.reason == Reason.NO_PERMISSION
+    assert probe_events({"n2": empty}, {}, now, "ci")["xids_since_boot", "n2"].value == 0.0
+    denied = probe_events({"n2": empty}, {"n2": "may not be read"}, now, "ci")
+    assert {one.reason for one in denied.values()} == {Reason.NO_PERMISSION}
+
+
+def since_boot(raw, profile="ci", entity="n1"):
+    """Return (XIDs that fail, XIDs that warn, other events) of a log from before the run."""
+    book = EventBook("n1", {"0000:1b:00.0": CARD})
+    book.add(parse_log(raw))
+    found = probe_events({"n1": book}, {}, 2**62, profile)
+    names = ("xids_since_boot", "xids_warned_since_boot", "kernel_events_since_boot")
+    return [found[name, entity] for name in names if (name, entity) in found]
+
+
+XID = "[    5.000000] NVRM: Xid (PCI:0000:{}:00): {}, {}\n"
+
+
+@pytest.mark.parametrize(("code", "text"), [(999, "something new"), (149, "in words that nobody has seen")])
+def test_an_xid_of_no_known_class_leaves_preflight_open(code, text):
+    failed, warned = since_boot(XID.format("1b", code, text), entity=CARD)
+    assert [(one.value, one.reason) for one in (failed, warned)] == [(None, Reason.UNSUPPORTED)] * 2
+    assert f"XID {code}" in failed.detail
+    both = XID.format("1b", code, text) + XID.format("1b", 79, "gone")
+    assert since_boot(both, entity=CARD)[0].value == 1.0
+
+
+def test_an_xid_of_class_warn_since_boot_is_seen():
+    failed, warned, _ = since_boot(XID.format("ff", 92, "high rate"))
+    assert (failed.value, warned.value, "XID 92" in warned.detail) == (0.0, 1.0, True)
+
+
+@pytest.mark.parametrize("profile", ["signoff", "strict"])
+def test_since_boot_too_sign_off_is_stricter(profile):
+    contained = XID.format("ff", 94, "Contained")
+    assert [since_boot(contained, name)[0].value for name in ("ci", profile)] == [0.0, 1.0]
+    twice = XID.format("ff", 63, "Row Remapper") * 2
+    assert [since_boot(twice, name)[0].value for name in ("ci", profile)] == [0.0, 2.0]
+
+
+def test_a_killed_process_is_no_fault_of_a_card():
+    raw = "[ 5.0] Out of memory: Killed process 4242 (python3)\n[ 6.0] NVRM: No NVIDIA GPU found.\n"
+    failed, _, others = since_boot(raw)
+    assert (failed.value, "found no card" in failed.detail) == (1.0, True)
+    assert (others.value, "Killed process 4242" in others.detail) == (1.0, True)
+
+
+def test_since_boot_an_event_without_a_time_and_one_that_a_program_wrote_are_seen():
+    failed, _, others = since_boot("NVRM: Xid (PCI:0000:ff:00): 79, gone\n")
+    assert (failed.value, others.value) == (1.0, 0.0)
+    failed, _, others = since_boot("14,2,5000001,-;NVRM: Xid (PCI:0000:ff:00): 79, gone\n")
+    assert (failed.value, others.value, "a program wrote this" in others.detail) == (0.0, 1.0, True)
 
 
 def test_every_probe_has_a_unit_and_a_definition():

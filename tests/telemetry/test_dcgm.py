@@ -2,7 +2,7 @@ import pytest
 
 from rackgate.measurement import Reason
 from rackgate.target import Card, Node
-from rackgate.telemetry.dcgm import parse_page, xid_change
+from rackgate.telemetry.dcgm import parse_page
 from rackgate.telemetry.dcgm_names import NAMES
 from rackgate.telemetry.reading import CARD_FIELDS, REQUIRED
 
@@ -77,8 +77,3 @@ def test_a_card_that_is_gone_is_absent_even_if_another_has_its_index():
 def test_a_card_without_a_declared_uuid_is_found_by_its_index():
     node = Node(name="n1", cards=(Card(name="n1/gpu0", node="n1", index=0),), exporter_url="http://x")
     assert read('DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-B"} 41', node=node)["temperature_c"].value == 41
-
-
-def test_an_xid_gauge_under_its_new_name_is_compared_too():
-    before, after = (f"DCGM_FI_DEV_XID_ERROR{LABELS} {code}\n" for code in (0, 79))
-    assert xid_change(before, after)["GPU-A"].new == 79

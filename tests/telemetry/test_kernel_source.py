@@ -1,3 +1,6 @@
+import errno
+import os
+import stat
 import time
 from pathlib import Path
 
@@ -6,6 +9,7 @@ import pytest
 from rackgate.measurement import Reason
 from rackgate.target import Card, Node
 from rackgate.telemetry.kernel_source import KernelLogSource
+from rackgate.telemetry.reading import kernel_event_kind
 
 
 def new(source):
@@ -56,14 +60,6 @@ def test_only_events_inside_the_window_count(log):
     source.close()
 
 
-def test_a_source_can_begin_at_the_end(log):
-    source = KernelLogSource(NODE, log, card_of=CARD, from_start=False)
-    assert new(source) == []
-    append(log, xid(48))
-    assert [one.value for one in new(source)] == [48.0]
-    source.close()
-
-
 def test_half_a_line_waits_for_its_end(log):
     source = KernelLogSource(NODE, log, card_of=CARD)
     new(source)
@@ -110,12 +106,98 @@ def test_a_log_that_is_read_says_so(log):
     source.close()
 
 
+def test_a_log_without_a_line_of_a_kernel_is_no_evidence(tmp_path):
+    path = tmp_path / "kern.log"
+    path.write_text("")
+    source = KernelLogSource(NODE, path, card_of=CARD)
+    (watch,) = source.poll()
+    assert (watch.value, watch.reason, "no line of a kernel" in watch.detail) == (None, Reason.ABSENT, True)
+    append(path, "Feb 14 05:03:41 n1 systemd[1]: Started something.\n")
+    assert [one.value for one in source.poll()] == [None]
+    append(path, "Feb 14 05:03:42 n1 kernel: usb 1-1: new device\n")
+    assert [one.value for one in source.poll()] == [1.0]
+    source.close()
+
+
+def test_a_stamp_without_a_zone_is_in_the_time_of_this_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("TZ", "EST5")
+    time.tzset()
+    try:
+        stamp = time.strftime("%b %d %H:%M:%S", time.localtime())
+        path = tmp_path / "kern.log"
+        path.write_text(f"{stamp} n1 kernel: NVRM: Xid (PCI:0000:1b:00): 79, gone\n")
+        source = KernelLogSource(NODE, path, card_of=CARD)
+        (lost,) = new(source)
+        assert abs(lost.t_ns - time.perf_counter_ns()) < 10e9
+        source.close()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_an_event_without_a_time_came_since_the_look_before(log):
+    append(log, "NVRM: Xid (PCI:0000:1b:00): 48, nobody knows when\n")
+    source = KernelLogSource(NODE, log, card_of=CARD)
+    assert [one.value for one in new(source)] == [31.0]
+    now = time.perf_counter_ns()
+    assert [event.code for event in source.book.window(now, now).unplaced] == [48]
+    append(log, "NVRM: Xid (PCI:0000:1b:00): 79, now\n")
+    (lost,) = new(source)
+    assert (lost.value, now <= lost.t_ns <= time.perf_counter_ns()) == (79.0, True)
+    source.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "entity", "kind"),
+    [
+        ("Out of memory: Killed process 4242 (loader)", "n1", "oom"),
+        ("mlx5_core 0000:5e:00.0: health_care: device's health compromised - fatal", "n1", "mlx5"),
+        ("nvidia 0000:1b:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer", "n1/gpu0", "aer"),
+        ("EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0", "n1", "edac"),
+    ],
+)
+def test_an_event_without_a_code_is_a_reading_with_its_kind_and_words(log, text, entity, kind):
+    source = KernelLogSource(NODE, log, card_of=CARD)
+    new(source)
+    append(log, f"[{time.perf_counter_ns() / 1e9:.6f}] {text}\n")
+    (one,) = new(source)
+    assert (one.entity, one.field, kernel_event_kind(one.value)) == (entity, "kernel_event", kind)
+    assert one.detail == text
+    source.close()
+
+
+def test_lines_that_the_kernel_overwrote_are_a_gap_in_one_look(tmp_path, monkeypatch):
+    path = tmp_path / "kmsg"
+    os.mkfifo(path)
+    writer = os.open(path, os.O_RDWR)
+    really, record = os.read, f"4,1,{time.perf_counter_ns() // 1000},-;usb 1-1: new device\n".encode()
+    answers = iter([OSError(errno.EPIPE, "overrun"), record, BlockingIOError(), record, BlockingIOError()])
+
+    def read(descriptor, size):
+        if size != 1 << 16:
+            return really(descriptor, size)
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(os, "read", read)
+    monkeypatch.setattr(stat, "S_ISCHR", lambda _: True)
+    source = KernelLogSource(NODE, path)
+    (gap,) = source.poll()
+    assert (gap.value, gap.reason, "overwrote" in gap.detail) == (None, Reason.INSTRUMENT, True)
+    assert [one.value for one in source.poll()] == [1.0]
+    source.close()
+    os.close(writer)
+
+
 def test_the_kernels_own_device_gives_events_or_a_problem():
     source = KernelLogSource(NODE, Path("/dev/kmsg"))
     new(source)
     source.close()
     cure = "add this user to the group that may read it"
-    assert source.problem == "" or cure in source.problem or "No such file" in source.problem
+    known = (cure, "No such file", "no line of a kernel")
+    assert source.problem == "" or any(text in source.problem for text in known)
 
 
 def test_a_record_of_the_device_has_its_keys_cut_off():

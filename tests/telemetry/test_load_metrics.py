@@ -10,7 +10,7 @@ from rackgate.metrics.shipped import register_metrics
 from rackgate.observation import Observation, Offer
 from rackgate.slo import Op, Scope, Slo
 from rackgate.target import Card, EngineSpec, Member, Node, Target
-from rackgate.telemetry.reading import Reading
+from rackgate.telemetry.reading import KERNEL_EVENTS, Reading
 from rackgate.telemetry.table import TelemetryTable
 
 SECOND = 1_000_000_000
@@ -74,7 +74,7 @@ def readings(field, values, entity="n1/gpu0", start=8):
     ]
 
 
-def measured(metric, rows, entity="n1/gpu0", faults=(), profiles=()):
+def measured(metric, rows, entity="n1/gpu0", faults=(), profile="ci", target=TARGET):
     unit, function = METRICS[metric]
     slo = Slo(
         id=f"single_card.{metric}",
@@ -87,14 +87,14 @@ def measured(metric, rows, entity="n1/gpu0", faults=(), profiles=()):
         scope=Scope.CARD,
         source="test",
         load="interactive",
-        profiles=profiles,
     )
     seen = Observation(
         stage="single_card",
-        target=TARGET,
+        target=target,
         offers=(offer(),),
         telemetry=None if rows is None else TelemetryTable.from_readings(rows),
         faults=faults,
+        profile=profile,
     )
     return function(seen, slo, entity)
 
@@ -212,10 +212,83 @@ def test_our_own_kill_is_left_out_and_hides_nothing():
     assert measured("xids_failed", [*WATCH, xid(79)], faults=(fault,)).value == 1
 
 
-def test_a_row_of_sign_off_alone_is_stricter():
-    rows = [*WATCH, xid(94)]
-    assert measured("xids_failed", rows).value == 0
-    assert measured("xids_failed", rows, profiles=("signoff", "strict")).value == 1
+@pytest.mark.parametrize("profile", ["signoff", "strict"])
+def test_a_run_of_sign_off_is_stricter(profile):
+    contained = [*WATCH, xid(94)]
+    assert [measured("xids_failed", contained, profile=name).value for name in ("ci", profile)] == [0, 1]
+    remapped = [*WATCH, *readings("row_remap_pending", [0]), xid(63, at_s=12), xid(63, at_s=14)]
+    assert [measured("xids_failed", remapped, profile=name).value for name in ("ci", profile)] == [0, 2]
+
+
+def test_a_remapped_row_that_waits_for_a_reset_fails():
+    found = {
+        pending: measured("xids_failed", [*WATCH, *readings("row_remap_pending", [pending]), xid(63)])
+        for pending in (0, 1)
+    }
+    assert [one.value for one in found.values()] == [0, 1]
+    unknown = measured("xids_failed", [*WATCH, xid(63)])
+    assert (unknown.value, unknown.reason) == (None, Reason.UNSUPPORTED)
+
+
+def test_what_comes_again_is_told_with_its_rate():
+    text = "NETIR_LINK_EVT Nonfatal XC0 i0 Link 08 (0x004505c6 0x0)"
+    found = measured("xids_warned", [*WATCH, *(xid(149, at_s=at, text=text) for at in (12, 13, 18))])
+    assert (found.value, "2 s after the begin, 3 times: 1.08e+03 per hour" in found.detail) == (3, True)
+
+
+def watch(*moments):
+    """Looks at the kernel log: (second, reason of a look that gave nothing)."""
+    return [
+        Reading(round(at_s * SECOND), "n1", "n1", "xid_watch", None if why else 1.0, why or None, "why")
+        for at_s, why in moments
+    ]
+
+
+@pytest.mark.parametrize("metric", ["xids_failed", "xids_warned", "kernel_events_failed"])
+def test_a_log_speaks_for_a_load_that_it_was_read_after_and_from_which_nothing_was_lost(metric):
+    assert measured(metric, watch((9, ""), (20.5, ""))).value == 0
+    late = measured(metric, watch((9, ""), (17, "")))
+    assert (late.reason, "not read in the last 3.0 s" in late.detail) == (Reason.STALE, True)
+    lost = watch((9, ""), (14, Reason.INSTRUMENT), (15, ""), (20.5, ""))
+    assert measured(metric, lost).reason == Reason.INSTRUMENT
+    after = watch((9, ""), (20.2, Reason.INSTRUMENT), (20.5, ""))
+    assert measured(metric, after).reason == Reason.INSTRUMENT
+    before = watch((9, Reason.INSTRUMENT), (9.5, ""), (20.5, ""))
+    assert measured(metric, before).value == 0
+    unreachable_for_a_while = watch((9, ""), (14, Reason.UNREACHABLE), (18, ""), (20.5, ""))
+    assert measured(metric, unreachable_for_a_while).value == 0
+    gone = measured(metric, watch((9, ""), (14, Reason.UNREACHABLE), (20.5, Reason.UNREACHABLE)))
+    assert gone.reason == Reason.UNREACHABLE
+
+
+def kernel_event(kind, at_s=15, entity="n1", text="words"):
+    return Reading(at_s * SECOND, "n1", entity, "kernel_event", float(KERNEL_EVENTS[kind]), None, text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "failed", "warned"),
+    [
+        ("reboot", 1, 0),
+        ("oom", 1, 0),
+        ("api_mismatch", 1, 0),
+        ("driver_not_bound", 1, 0),
+        ("probe_failed", 1, 0),
+        ("no_adapter", 1, 0),
+        ("aer", 0, 1),
+        ("edac", 0, 1),
+        ("mlx5", 0, 1),
+        ("nvrm", 0, 1),
+        ("nouveau", 0, 1),
+        ("lookalike", 0, 1),
+    ],
+)
+@pytest.mark.parametrize("entity", ["n1", "n1/gpu2"])
+def test_every_other_kernel_event_of_a_load_counts_for_its_node(kind, failed, warned, entity):
+    rows = [*WATCH, kernel_event(kind, entity=entity), kernel_event(kind, at_s=5)]
+    found = [measured(f"kernel_events_{name}", rows, "n1") for name in ("failed", "warned")]
+    assert [one.value for one in found] == [failed, warned]
+    assert "words" in found[warned].detail
+    assert measured("xids_failed", rows, "n1").value == 0
 
 
 def test_every_metric_has_a_definition():

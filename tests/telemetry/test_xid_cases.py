@@ -6,12 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from rackgate.config.acceptance_file import load_acceptance
+from rackgate.judge import judge
+from rackgate.metrics.shipped import register_metrics
+from rackgate.registry import Registry
+from rackgate.slo import Check
+from rackgate.telemetry.event_book import EventBook
+from rackgate.telemetry.event_probes import probe_events
 from rackgate.telemetry.kernel_log import parse_log, place
+from rackgate.verdict import Verdict
 
 CASES = Path(__file__).parents[1] / "cases"
 EXPECTED = {
     name: case["expected"] for name, case in json.loads((CASES / "expected.json").read_text()).items()
 }
+REGISTRY = Registry()
+register_metrics(REGISTRY.add_metric)
+SHIPPED = load_acceptance(None, "smoke", metrics=REGISTRY.metrics, target=None)
 NOW = datetime(2026, 7, 15, tzinfo=UTC)
 
 
@@ -19,9 +30,40 @@ def events(name):
     return parse_log((CASES / "inputs" / name).read_text(), now=NOW)
 
 
+def since_boot(name, metric="xids_since_boot"):
+    """Return preflight's measurement of a log, and the verdict of the shipped row on it."""
+    book = EventBook("n1")
+    book.add(events(name))
+    measured = probe_events({"n1": book}, {}, 2**62, "ci")[metric, "n1"]
+    row = next(one for one in SHIPPED.slos if one.metric == metric)
+    return measured, judge(Check(slo=row, entity="n1"), measured).verdict
+
+
 def as_case(event, keys):
     own = {"bdf": event.pci, "xid": event.code, "pid": event.pid, "name": event.process}
     return {key: own[key] if key in own else event.details.get(key) for key in keys}
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "verdict"),
+    [
+        ("XID-01.log", "xids_since_boot", Verdict.FAIL),
+        ("XID-02.log", "xids_since_boot", Verdict.FAIL),
+        ("XID-02.log", "xids_warned_since_boot", Verdict.WARN),
+        ("XID-03.log", "xids_since_boot", Verdict.FAIL),
+        ("XID-03.log", "xids_warned_since_boot", Verdict.WARN),
+        ("XID-05.log", "xids_since_boot", Verdict.FAIL),
+        ("XID-07.log", "xids_since_boot", Verdict.FAIL),
+        ("XID-09a.log", "xids_since_boot", Verdict.FAIL),
+        ("XID-09b.log", "xids_since_boot", Verdict.FAIL),
+        ("XID-09c.log", "xids_since_boot", Verdict.FAIL),
+        ("XID-12.journal.jsonl", "kernel_events_since_boot", Verdict.WARN),
+        ("XID-14.log", "xids_since_boot", Verdict.FAIL),
+        ("XID-14.log", "xids_warned_since_boot", Verdict.PASS),
+    ],
+)
+def test_preflight_judges_each_log(name, metric, verdict):
+    assert since_boot(name, metric)[1] == verdict
 
 
 @pytest.mark.parametrize("case", ["XID-01", "XID-02", "XID-03"])
@@ -86,6 +128,9 @@ def test_xid_12_only_the_kernels_own_lines_count():
     assert len([event for event in found if event.trusted]) == expected["kernel_events"]
     placed = place(found, 0, 10**18, 0)
     assert len(placed.untrusted) == expected["userspace_lookalikes"]
+    counted, _ = since_boot("XID-12.journal.jsonl")
+    others, _ = since_boot("XID-12.journal.jsonl", "kernel_events_since_boot")
+    assert (counted.value, others.value) == (expected["kernel_events"], expected["userspace_lookalikes"])
 
 
 def test_xid_14_another_driver_has_the_cards():
@@ -95,3 +140,5 @@ def test_xid_14_another_driver_has_the_cards():
     assert (notice.kind, notice.details["devices"]) == (expected["finding"], expected["devices"])
     assert notice.details["conflicting"][0] == expected["conflicting"]
     assert [event.kind for event in found] == ["driver_not_bound", "no_adapter"]
+    measured, _ = since_boot("XID-14.log")
+    assert "Blacklist nouveau" in measured.detail

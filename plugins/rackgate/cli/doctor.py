@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
     registry.add_probes(acceptance.probes)
     checks = plan_checks(target, acceptance.slos, probes=acceptance.probes)
     seen = examine(target, tools_of(checks, registry.metrics), options.limit)
-    found = prognoses(checks, registry.metrics, seen)
+    found = prognoses(checks, registry.metrics, seen, options.profile)
     if options.json:
         whole = as_json(found, seen, options.profile)
         sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")

@@ -65,10 +65,10 @@ def tools_of(checks: Iterable[Check], metrics: Mapping[str, Metric]) -> tuple[st
 
 
 def prognoses(
-    checks: Iterable[Check], metrics: Mapping[str, Metric], seen: Examination
+    checks: Iterable[Check], metrics: Mapping[str, Metric], seen: Examination, profile: str = "smoke"
 ) -> tuple[Prognosis, ...]:
-    """Return what will become of each check, in their order."""
-    now, rack = measured_now(seen), _Rack(seen)
+    """Return what will become of each check in a run of the profile, in their order."""
+    now, rack = measured_now(seen, profile), _Rack(seen)
     return tuple(_prognosis(check, metrics[check.slo.metric], now, rack) for check in checks)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rackgate.measurement import Measurement, Reason, missing, truth
 from rackgate.preflight import measured_cards, measured_hosts
 from rackgate.telemetry.card_probes import probe_readings
-from rackgate.telemetry.node_probes import probe_events
+from rackgate.telemetry.event_probes import probe_events
 
 if TYPE_CHECKING:
     from rackgate.doctor.examination import Examination
@@ -18,7 +18,7 @@ __all__ = ["measured_now"]
 Probes = dict[tuple[str, str], Measurement]
 
 
-def measured_now(seen: Examination) -> Probes:
+def measured_now(seen: Examination, profile: str) -> Probes:
     """Return measurements by (metric, entity), as far as the examination goes."""
     found: Probes = {}
     for node in seen.target.nodes:
@@ -28,7 +28,7 @@ def measured_now(seen: Examination) -> Probes:
     found |= measured_hosts(seen.target, seen.facts)
     books = {name: book for name, (book, _) in seen.logs.items()}
     problems = {name: problem for name, (_, problem) in seen.logs.items()}
-    found |= probe_events(books, problems, time.perf_counter_ns())
+    found |= probe_events(books, problems, time.perf_counter_ns(), profile)
     for name, readings in seen.chassis.items():
         found |= probe_readings(readings, [name])
     for entity, engine in seen.engines.items():

@@ -56,6 +56,7 @@ def inject(run: Run, kind: str, engine: Engine) -> Iterator[Injection]:
             injection.timeline = replace(injection.timeline, healed_ns=time.perf_counter_ns())
             if _step(run, fault, "prove_healed", fault.prove_healed, injection):
                 injection.timeline = replace(injection.timeline, proven_healed_ns=time.perf_counter_ns())
+        run.faults = (*run.faults, injection.timeline)
 
 
 def _deadline_s(run: Run) -> float:

@@ -149,6 +149,7 @@ class _Judging:
                 loads=self._run.acceptance.loads,
                 excluded=frozenset(self._run.ledger.quarantined(stage)),
                 lag_limit_ms=lag_limit_ms(self._run),
+                profile=self._run.profile,
             )
         return self._seen[stage]
 

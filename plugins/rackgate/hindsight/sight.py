@@ -64,8 +64,9 @@ def seen_again(
     loads: Mapping[str, Load],
     excluded: frozenset[str],
     lag_limit_ms: float,
+    profile: str,
 ) -> Observation:
-    """Return what a stage saw; `loads` are the ones agreed now, whose bounds of one request hold."""
+    """Return what a stage saw; `loads` and `profile` are the ones agreed now."""
     offers = _offers(finished, stage, loads)
     looks = [look for offer in offers for look in offer.looks if look.end_ns]
     interval_s, seen_ns = _sampled(finished, stage)
@@ -82,6 +83,7 @@ def seen_again(
         excluded=excluded,
         lag_limit_ms=lag_limit_ms,
         sample_gap_s=max(1.5, 4 * interval_s),
+        profile=profile,
     )
 
 

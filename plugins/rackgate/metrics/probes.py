@@ -16,6 +16,7 @@ from rackgate.telemetry.host import FACTS
 from rackgate.telemetry.inventory_probes import CARD_HOLDERS, NODE_INVENTORY
 from rackgate.telemetry.node_probes import HOST_STEPS, NODE_PROBES
 from rackgate.telemetry.reading import CARD_FIELDS, CHASSIS_FIELDS, REQUIRED
+from rackgate.telemetry.run_events import RUN_PROBES
 from rackgate.telemetry.storage_probe import STORAGE_PROBES
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ _PROBES = {
         "Signals of the card with a value / required ones (temperature, power, SM clock, clock events).",
     ),
     **{name: ("bool", definition) for name, definition in SMOKE.items()},
+    **{name: ("events", definition) for name, definition in RUN_PROBES.items()},
 }
 
 _COUNTS = {
@@ -88,7 +90,10 @@ _INPUTS = {
     "host_module": ("host:kernel", "host:nvidia_loaded"),
     "host_driver": ("host:kernel", "host:driver_module", "host:driver_library"),
     "host_cuda": ("host:kernel", "host:cuda"),
-    "xids_since_boot": ("kernel_log",),
+    **dict.fromkeys(
+        ("xids_since_boot", "xids_warned_since_boot", "kernel_events_since_boot", *RUN_PROBES),
+        ("kernel_log",),
+    ),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rackgate.metrics import cost, faults, hardware, latency, probes, rates
-from rackgate.telemetry import load_metrics, load_xids
+from rackgate.telemetry import load_metrics, load_xids, xid_gauge
 
 if TYPE_CHECKING:
     from rackgate.metrics.metric import Register
@@ -15,5 +15,5 @@ __all__ = ["register_metrics"]
 
 def register_metrics(register: Register) -> None:
     """Register all of them."""
-    for module in (latency, rates, hardware, load_metrics, load_xids, cost, faults, probes):
+    for module in (latency, rates, hardware, load_metrics, load_xids, xid_gauge, cost, faults, probes):
         module.register_metrics(register)

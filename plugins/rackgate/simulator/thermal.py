@@ -96,11 +96,14 @@ class CardSensors:
             "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": round(self.energy_j * 1e3),
             "DCGM_FI_DEV_GPU_UTIL": round(100 * self.utilisation),
             "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": reasons,
-            "DCGM_FI_DEV_XID_ERRORS": self.knobs.last_xid,
+            "DCGM_FI_DEV_XID_ERRORS": self._last_xid(),
             "DCGM_FI_DEV_FB_FREE": _TOTAL_MIB - used_mib,
             "DCGM_FI_DEV_FB_USED": used_mib,
             **self._health(),
         }
+
+    def _last_xid(self) -> int:
+        return self.knobs.last_xid if self._busy_s >= self.knobs.last_xid_after_busy_s else 0
 
     def _health(self) -> dict[str, float]:
         """Return the counters of memory and links, and the limit: what changes seldom or never."""

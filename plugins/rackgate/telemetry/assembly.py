@@ -13,7 +13,7 @@ from rackgate.telemetry.docker_host import DockerHost, DockerRunner
 from rackgate.telemetry.engine_metrics import EngineMetricsSource
 from rackgate.telemetry.exporter import ExporterSource
 from rackgate.telemetry.host_source import HostSource
-from rackgate.telemetry.kernel_source import KernelLogSource
+from rackgate.telemetry.kernel_source import KernelLogSource, may_be_read
 from rackgate.telemetry.prometheus import PrometheusSource
 from rackgate.telemetry.redfish_client import RedfishLogin
 from rackgate.telemetry.redfish_source import RedfishSource
@@ -40,6 +40,8 @@ __all__ = [
     "plan_of",
     "runner_of",
 ]
+
+_KMSG = Path("/dev/kmsg")
 
 CARD_SOURCES = ("exporter", "prometheus", "nvml", "nvidia-smi")
 """Where the signals of a node's cards can come from; exactly one is asked."""
@@ -153,12 +155,15 @@ def chassis_source_of(node: str, redfish: Redfish, *, timeout_s: float = 5.0) ->
 def kernel_log_of(
     node: Node, access: NodeAccess, plan: TelemetryPlan
 ) -> KernelLogSource | RemoteKernelLog | None:
-    """Return a node's kernel log, with a runner of its own: sources poll side by side."""
+    """Return a node's kernel log, with a runner of its own: sources poll side by side.
+
+    This machine's is `/dev/kmsg`; where that may not be read, the journal or `dmesg`, as of other machines.
+    """
     card_of = {card.pci: card.name for card in node.cards if card.pci}
     if access.kernel_log is not None:
         return KernelLogSource(node, Path(access.kernel_log), card_of=card_of)
-    if access.local and access.root is None:
-        return KernelLogSource(node, Path("/dev/kmsg"), card_of=card_of)
+    if access.local and access.root is None and may_be_read(_KMSG):
+        return KernelLogSource(node, _KMSG, card_of=card_of)
     runner = runner_of(node.name, access, plan)
     return RemoteKernelLog(node.name, runner, card_of=card_of) if runner is not None else None
 

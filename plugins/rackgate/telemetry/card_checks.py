@@ -23,6 +23,7 @@ __all__ = [
     "Finding",
     "clock_events",
     "clock_symptoms",
+    "codes_that_came",
     "deviation_from_peers",
     "growth",
     "highest",
@@ -127,6 +128,33 @@ def highest_standing(series: Series, start_ns: int, end_ns: int) -> Finding:
     if gap is not None or not len(chosen):
         return gap or _missing(series)
     return Finding(value=float(values[chosen].max()), count=len(chosen))
+
+
+def codes_that_came(series: Series, start_ns: int, end_ns: int) -> tuple[tuple[int, int], ...] | Finding:
+    """Return (moment in ns, code) of each code to which a gauge of the last one changed in the window.
+
+    Without any, that it was 0 all along as a value; a code that stood may have come again, which such a
+    gauge does not show.
+    """
+    moments, values = _present(series)
+    before = np.flatnonzero(moments <= start_ns)[-1:]
+    inside = np.flatnonzero((moments > start_ns) & (moments <= end_ns))
+    chosen = np.concatenate((before, inside))
+    codes = values[chosen].astype(np.int64)
+    came = tuple(
+        (int(moments[chosen[place + 1]]), int(codes[place + 1]))
+        for place in np.flatnonzero(np.diff(codes))
+        if codes[place + 1]
+    )
+    gap = _uncovered(series, start_ns, end_ns)
+    if came:
+        return came
+    if gap is not None or not len(chosen):
+        return gap or _missing(series)
+    if codes[-1]:
+        text = f"the last XID was {codes[-1]} before, and another {codes[-1]} would not show"
+        return Finding(value=None, count=len(chosen), reason=Reason.UNSUPPORTED, detail=text)
+    return Finding(value=0.0, count=len(chosen))
 
 
 def least(series: Series, start_ns: int, end_ns: int) -> Finding:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CardPage",
-    "XidChange",
     "card_label",
     "is_blank",
     "listed_cards",
@@ -31,7 +30,6 @@ __all__ = [
     "parse_page",
     "readings_of",
     "samples_by_card",
-    "xid_change",
 ]
 
 # DCGM's blank values start here and count up: blank, not found, not supported, no permission. Exporters
@@ -70,19 +68,6 @@ class CardPage:
     samples: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     contradictions: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class XidChange:
-    """What the last-XID gauge of one card did between two scrapes.
-
-    `new` is a code that came in between, None if the gauge stood still: then nothing is known of a
-    second event of the same code, and `old` is no fault of this run.
-    """
-
-    new: int | None
-    old: int | None
-    note: str
 
 
 def is_blank(value: float) -> bool:
@@ -216,33 +201,6 @@ def _reading(page: CardPage, name: str, value: float) -> tuple[float | None, Rea
         reason = Reason.NO_PERMISSION if denied else Reason.BLANK
         return None, reason, f"{name} is {value:.0f}, DCGM's blank"
     return value, None, ""
-
-
-def xid_change(before: str, after: str) -> dict[str, XidChange]:
-    """Return what `DCGM_FI_DEV_XID_ERRORS` of each card did between two pages.
-
-    The gauge holds the last code until a restart: it is compared, never counted.
-    """
-    first, last = _xids(before), _xids(after)
-    changes = {}
-    for card, code in last.items():
-        old = first.get(card) or None
-        if code == (old or 0):
-            note = "no change: a second equal XID would not show here, see the kernel log"
-            changes[card] = XidChange(new=None, old=old, note=note if old else "none since the driver began")
-        else:
-            note = "the last of perhaps several: the kernel log has the first and the cause"
-            changes[card] = XidChange(new=code or None, old=old, note=note)
-    return changes
-
-
-def _xids(text: str) -> dict[str, int]:
-    found = {}
-    for card, page in samples_by_card(_samples(text)).items():
-        for name in ("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR"):
-            if name in page.values and not is_blank(page.values[name]):
-                found[card] = int(page.values[name])
-    return found
 
 
 def _samples(text: str) -> Iterator[tuple[dict[str, str], str, float]]:

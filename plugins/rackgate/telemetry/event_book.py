@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
 from rackgate.telemetry.kernel_log import KernelEvent, Placed, event_of, place
 from rackgate.telemetry.log_line import LogLine, boot_to_monotonic_ns
-from rackgate.telemetry.reading import Reading
+from rackgate.telemetry.reading import KERNEL_EVENTS, Reading, kernel_event_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,17 +35,29 @@ class EventBook:
         self.card_of = dict(card_of or {})
         self.wall_to_monotonic_ns = time.perf_counter_ns() - time.time_ns()
         self._node = node
+        self._looked = False
 
     def add(self, events: Iterable[KernelEvent]) -> list[Reading]:
-        """Keep events; return one reading for each XID and SXid, at its own moment."""
-        fresh = list(events)
+        """Keep the events of one look; return one reading for each, at its own moment.
+
+        One without a time came since the look before; of the first look's nobody knows when.
+        """
+        now_us = time.perf_counter_ns() // 1000
+        fresh = list(events) if not self._looked else [_placed(event, now_us) for event in events]
+        self._looked = True
         self.events = [*self.events, *fresh][-_KEPT_EVENTS:]
         return [reading for event in fresh if (reading := self._reading(event)) is not None]
 
-    def watch(self, problem: str = "", reason: Reason = Reason.UNREACHABLE) -> Reading:
-        """Return the reading that says whether the log is read: without it, no event is no knowledge."""
+    def watch(
+        self, problem: str = "", reason: Reason = Reason.UNREACHABLE, *, at_ns: int | None = None
+    ) -> Reading:
+        """Return the reading that says whether the log is read: without it, no event is no knowledge.
+
+        `at_ns` is when the look began: what came later is not in it.
+        """
         value, why = (None, reason) if problem else (1.0, None)
-        return Reading(time.perf_counter_ns(), self._node, self._node, "xid_watch", value, why, problem)
+        t_ns = time.perf_counter_ns() if at_ns is None else at_ns
+        return Reading(t_ns, self._node, self._node, "xid_watch", value, why, problem)
 
     def window(self, start_ns: int, end_ns: int) -> Placed:
         """Return all events so far, by where they lie to a window of our monotonic clock."""
@@ -52,16 +65,29 @@ class EventBook:
 
     def _reading(self, event: KernelEvent) -> Reading | None:
         moment = boot_to_monotonic_ns(event.line, self.wall_to_monotonic_ns)
-        code = event.code if event.code is not None else event.equivalent_xid
-        if moment is None or code is None or not event.trusted:
+        if moment is None:
             return None
+        text = event.text[:_KEPT_TEXT]
+        if not event.trusted:
+            kind = KERNEL_EVENTS["lookalike"]
+            return Reading(moment, self._node, self._node, "kernel_event", float(kind), None, text)
         entity = self.card_of.get(event.pci or "", self._node)
+        code = event.code if event.code is not None else event.equivalent_xid
+        if code is None:
+            kind = KERNEL_EVENTS[event.kind]
+            return Reading(moment, self._node, entity, "kernel_event", float(kind), None, text)
         field = "sxid" if event.kind == "sxid" else "xid"
-        return Reading(moment, self._node, entity, field, float(code), None, event.text[:_KEPT_TEXT])
+        return Reading(moment, self._node, entity, field, float(code), None, text)
+
+
+def _placed(event: KernelEvent, now_us: int) -> KernelEvent:
+    if event.line.boot_us is not None or event.line.wall_s is not None:
+        return event
+    return replace(event, line=replace(event.line, boot_us=now_us))
 
 
 def events_of(table: TelemetryTable, entity: str) -> tuple[KernelEvent, ...]:
-    """Return the XIDs and SXids of an entity again, from the readings that they became.
+    """Return the events of an entity again, from the readings that they became.
 
     Their address is the entity's name, their boot time our monotonic clock. An event that both the
     driver and the kernel's log told, within 5 s, is one.
@@ -73,6 +99,7 @@ def events_of(table: TelemetryTable, entity: str) -> tuple[KernelEvent, ...]:
         for at_ns, code, text in zip(series.t_ns, series.values, texts, strict=True):
             line = LogLine(text=text, boot_us=int(at_ns) // 1000, from_kernel=True)
             told.append(event_of(field, int(code), text, line, entity))
+    told += _other_events(table, entity)
     with_words = [event for event in told if event.text]
     free = list(with_words)
     alone = []
@@ -88,3 +115,17 @@ def events_of(table: TelemetryTable, entity: str) -> tuple[KernelEvent, ...]:
 def _same(one: KernelEvent, other: KernelEvent) -> bool:
     apart_us = abs((one.line.boot_us or 0) - (other.line.boot_us or 0))
     return (one.kind, one.code) == (other.kind, other.code) and apart_us <= _TWIN_US
+
+
+def _other_events(table: TelemetryTable, entity: str) -> list[KernelEvent]:
+    series = table.series(entity, "kernel_event")
+    texts = table.details(entity, "kernel_event")
+    return [
+        KernelEvent(
+            kind=kernel_event_kind(number),
+            line=LogLine(text=text, boot_us=int(at_ns) // 1000, from_kernel=True),
+            text=text,
+            pci=entity,
+        )
+        for at_ns, number, text in zip(series.t_ns, series.values, texts, strict=True)
+    ]

@@ -25,6 +25,7 @@ _NVLINK = re.compile(
     r"^([A-Z][A-Z0-9_/]+)\s+(Fatal|Nonfatal)\s+XC\d+\s+i\d+\s+Link\s+(-?\d+)\s+\(((?:0x[0-9a-fA-F]+\s*)+)",
 )
 _RECOVERY = re.compile(r"(?:changed from 0x\w+ \(\w[\w ]*\) to |changed to )0x(\w+)(?: \(([\w ]+)\))?")
+_SM_UNIT = re.compile(r"\(GPC (\d+), TPC (\d+)")
 _SXID = re.compile(r"(nvidia-nvswitch\d+): SXid \(" + _PCI + r"\): (\d+),\s*(.*)$")
 _DATA = re.compile(r"^Data \{([^}]*)\}")
 _FALLEN = re.compile(r"NVRM: GPU (?:at )?" + _PCI + r":? ?.*fallen off the bus", re.IGNORECASE)
@@ -62,7 +63,7 @@ class KernelEvent:
     """One event, of one line or of several.
 
     `kind` is `xid`, `sxid`, `fallen_off_bus`, `api_mismatch`, `driver_not_bound`, `probe_failed`,
-    `no_adapter`, `aer`, `edac`, `oom`, `mlx5`, `nouveau` or `nvrm`. `code` is the XID or SXid;
+    `no_adapter`, `aer`, `edac`, `oom`, `mlx5`, `nouveau`, `nvrm` or `reboot`. `code` is the XID or SXid;
     `equivalent_xid` what an event without one amounts to. `details` holds what else the line says.
     """
 
@@ -184,7 +185,9 @@ def _owner(rest: str) -> tuple[int | None, str | None, str]:
 def _words(text: str) -> dict[str, object]:
     recovery = _RECOVERY.search(text)
     action = {"recovery_action": int(recovery[1], 16)} if recovery else {}
-    return {**_nvlink(text), **action}
+    unit = _SM_UNIT.search(text)
+    where = {"sm_unit": f"GPC {unit[1]}, TPC {unit[2]}"} if unit else {}
+    return {**_nvlink(text), **action, **where}
 
 
 def _nvlink(text: str) -> dict[str, object]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
 from rackgate.telemetry.event_book import EventBook
 from rackgate.telemetry.kernel_log import parse_log
 from rackgate.telemetry.log_folding import unfinished
+from rackgate.telemetry.log_line import parse_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from rackgate.target import Node
     from rackgate.telemetry.reading import Reading
 
-__all__ = ["KernelLogSource"]
+__all__ = ["KernelLogSource", "may_be_read"]
 
 _REASONS = {
     errno.EPERM: Reason.NO_PERMISSION,
@@ -30,11 +32,21 @@ _CHUNK = 1 << 20
 _RECORD = 1 << 16
 
 
+def may_be_read(path: Path) -> bool:
+    """Return whether this user can open a log, by opening it: the kernel's device has rules of its own."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
 class KernelLogSource:
     """Events of one node's kernel: a reading each, and all of them in `book`.
 
     `problem` says why nothing can be read, "" if it can: no event then means no knowledge, not health.
-    `lost` counts how often the kernel overwrote lines before they were read.
+    So does a log without a single line. Where the kernel overwrote lines before they were read, one look
+    says so. Stamps without a zone are in this machine's time.
     """
 
     def __init__(
@@ -43,36 +55,41 @@ class KernelLogSource:
         path: Path,
         *,
         card_of: Mapping[str, str] | None = None,
-        from_start: bool = True,
-        utc_offset_s: float = 0.0,
     ) -> None:
         self.name = f"kernel log {node.name}"
         self.problem = ""
-        self.lost = 0
         self.book = EventBook(node.name, card_of)
         self._path = path
-        self._from_start = from_start
-        self._utc_offset_s = utc_offset_s
         self._descriptor: int | None = None
         self._inode = 0
         self._is_device = False
         self._rest = b""
         self._held: list[str] = []
+        self._proven = False
+        self._lost = False
 
     def poll(self) -> list[Reading]:
-        """Return that the log is read, and one reading for each XID or SXid since the last poll."""
+        """Return that the log is read, and one reading for each event since the last poll."""
+        at_ns, self._lost = time.perf_counter_ns(), False
         try:
             lines = self._lines()
         except OSError as error:
             self._problem(error)
-            return [self.book.watch(self.problem, _REASONS.get(error.errno or 0, Reason.UNREACHABLE))]
+            reason = _REASONS.get(error.errno or 0, Reason.UNREACHABLE)
+            return [self.book.watch(self.problem, reason, at_ns=at_ns)]
+        self._proven = self._proven or _has_kernel_line(lines)
+        if not self._proven:
+            self.problem = f"{self._path} has no line of a kernel: nothing shows that its log goes there"
+            return [self.book.watch(self.problem, Reason.ABSENT, at_ns=at_ns)]
         self.problem = ""
+        lost = "the kernel overwrote lines of its log before they were read" if self._lost else ""
+        watch = self.book.watch(lost, Reason.INSTRUMENT, at_ns=at_ns)
         if unfinished(lines) and not self._held:
             self._held = lines
-            return [self.book.watch()]
+            return [watch]
         lines, self._held = [*self._held, *lines], []
-        fresh = parse_log(lines, utc_offset_s=self._utc_offset_s)
-        return [self.book.watch(), *self.book.add(fresh)]
+        fresh = parse_log(lines, utc_offset_s=time.localtime().tm_gmtoff)
+        return [watch, *self.book.add(fresh)]
 
     def nothing(self, reason: Reason, detail: str) -> list[Reading]:
         """Return that the log is not read now."""
@@ -102,14 +119,11 @@ class KernelLogSource:
         return [line for line in raw.decode("utf-8", "replace").split("\n") if line]
 
     def _open(self) -> None:
-        first = self._inode == 0
         self.close()
         self._descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         seen = os.fstat(self._descriptor)
         self._inode, self._is_device = seen.st_ino, stat.S_ISCHR(seen.st_mode)
         self._rest = b""
-        if first and not self._from_start:
-            os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def _replaced(self) -> bool:
         """Return whether the file was rotated away or cut; what was not read of it is read first."""
@@ -138,9 +152,13 @@ class KernelLogSource:
             except OSError as error:
                 if error.errno != errno.EPIPE:
                     raise
-                self.lost += 1
+                self._lost = True
                 continue
             if not record:
                 break
             records.append(record.split(b"\n", 1)[0])
         return b"\n".join(records)
+
+
+def _has_kernel_line(lines: list[str]) -> bool:
+    return any(line.from_kernel is not False for line in parse_lines(lines))

@@ -1,4 +1,4 @@
-"""Metrics of the XIDs that came during a load, those of our own faults left out."""
+"""Metrics of what the kernels told during a load, what our own faults made left out."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.telemetry.card_checks import Finding
-from rackgate.telemetry.event_book import events_of
 from rackgate.telemetry.load_window import measurement_of, no_telemetry, window_of
-from rackgate.telemetry.xid import explained_by, judge_events, symptom_of
+from rackgate.telemetry.window_events import judged_events, unread, words_of
+from rackgate.telemetry.xid import symptom_of
 from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rackgate.metrics.metric import Register
     from rackgate.observation import Observation
     from rackgate.slo import Slo
-    from rackgate.telemetry.table import TelemetryTable
     from rackgate.telemetry.xid import JudgedEvent
 
 __all__ = ["register_metrics"]
@@ -27,69 +28,81 @@ _SHOWN = 3
 
 def xids_failed(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """XIDs of class FAIL during the load, our faults' left out; of a node, those of no declared card."""
-    return _events(observation, slo, entity, Verdict.FAIL)
+    return _xids(observation, slo, entity, Verdict.FAIL)
 
 
 def xids_warned(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """XIDs of class WARN during the load, our faults' left out; of a node, those of no declared card."""
-    return _events(observation, slo, entity, Verdict.WARN)
+    return _xids(observation, slo, entity, Verdict.WARN)
 
 
-def _events(observation: Observation, slo: Slo, entity: str, counted: Verdict) -> Measurement:
+def kernel_events_failed(observation: Observation, slo: Slo, entity: str) -> Measurement:
+    """Other events of class FAIL in a node's kernel log during the load: reboot, killed process, driver."""
+    return _others(observation, slo, entity, Verdict.FAIL)
+
+
+def kernel_events_warned(observation: Observation, slo: Slo, entity: str) -> Measurement:
+    """Other events of class WARN in a node's kernel log during the load: PCIe, memory, network, driver."""
+    return _others(observation, slo, entity, Verdict.WARN)
+
+
+def _xids(observation: Observation, slo: Slo, entity: str, counted: Verdict) -> Measurement:
+    # A card whose address is declared has a row of its own.
+    cards = [card.name for card in observation.target.cards if card.node == entity and not card.pci]
+    return _counted(observation, slo, entity, [entity, *cards], counted, of_card=True)
+
+
+def _others(observation: Observation, slo: Slo, entity: str, counted: Verdict) -> Measurement:
+    cards = [card.name for card in observation.target.cards if card.node == entity]
+    return _counted(observation, slo, entity, [entity, *cards], counted, of_card=False)
+
+
+def _counted(
+    observation: Observation,
+    slo: Slo,
+    entity: str,
+    names: Iterable[str],
+    counted: Verdict,
+    *,
+    of_card: bool,
+) -> Measurement:
     window = window_of(observation, slo, entity)
     table = observation.telemetry
     if isinstance(window, Measurement) or table is None:
         return window if isinstance(window, Measurement) else no_telemetry(slo, entity)
-    # A row that holds in sign-off alone is judged by sign-off's classes.
-    profile = "signoff" if slo.profiles and set(slo.profiles) <= {"signoff", "strict"} else "ci"
-    # A card whose address is declared has a row of its own.
-    cards = [card.name for card in observation.target.cards if card.node == entity and not card.pci]
-    judged = [one for name in (entity, *cards) for one in _judged(observation, table, name, window, profile)]
-    chosen = [one for one in judged if one.verdict is counted]
+    judged = judged_events(
+        table, names, window, observation.target, faults=observation.faults, profile=observation.profile
+    )
+    mine = [one for one in judged if one.of_card is of_card]
+    chosen = [one for one in mine if one.verdict is counted]
     if chosen:
-        words = "; ".join(_words(one) for one in chosen[:_SHOWN])
         found = measurement_of(
-            slo, entity, Finding(value=float(len(chosen)), count=len(chosen), detail=words)
+            slo, entity, Finding(value=float(len(chosen)), count=len(chosen), detail=words_of(chosen, window))
         )
         return replace(found, symptoms=tuple(symptom_of(one) for one in chosen[:_SHOWN]))
     node = observation.target.node_of(entity) or entity
-    watch = table.series(node, "xid_watch")
-    if not len(watch.present):
-        reason, detail = watch.why_missing
-        return missing(
-            slo.metric, entity, slo.unit, reason, f"the kernel log of {node} is not read: {detail}"
-        )
+    gap = unread(table, node, window, round(observation.sample_gap_s * 1e9))
+    if gap is not None:
+        return missing(slo.metric, entity, slo.unit, *gap)
+    return _undecided(slo, entity, mine, window) or measurement_of(
+        slo, entity, Finding(value=0.0, count=1, detail="")
+    )
+
+
+def _undecided(
+    slo: Slo, entity: str, judged: Iterable[JudgedEvent], window: tuple[int, int]
+) -> Measurement | None:
     unknown = [one for one in judged if one.verdict is Verdict.UNKNOWN]
-    if unknown:
-        return missing(slo.metric, entity, slo.unit, Reason.UNSUPPORTED, _words(unknown[0]))
-    return measurement_of(slo, entity, Finding(value=0.0, count=1, detail=""))
-
-
-def _judged(
-    observation: Observation, table: TelemetryTable, entity: str, window: tuple[int, int], profile: str
-) -> tuple[JudgedEvent, ...]:
-    start_us, end_us = (moment // 1000 for moment in window)
-    events = [one for one in events_of(table, entity) if start_us <= (one.line.boot_us or 0) <= end_us]
-    hit = {
-        name: tuple(engine.cards)
-        for engine in observation.target.engines
-        for name in (engine.name, engine.entity)
-    }
-    explains = explained_by(observation.faults, hit, 0)
-    return judge_events(events, card_of={entity: entity}, injected=explains, profile=profile)
-
-
-def _words(judged: JudgedEvent) -> str:
-    event = judged.event
-    kind = "XID" if event.kind == "xid" else "SXid"
-    return f"{kind} {event.code} ({judged.meaning}). {judged.next_step}"
+    if not unknown:
+        return None
+    return missing(slo.metric, entity, slo.unit, Reason.UNSUPPORTED, words_of(unknown, window))
 
 
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
-    for name, function in (("xids_failed", xids_failed), ("xids_warned", xids_warned)):
+    for function in (xids_failed, xids_warned, kernel_events_failed, kernel_events_warned):
         register(
-            name,
+            function.__name__,
             "events",
             function,
             statistics=ONE_VALUE,

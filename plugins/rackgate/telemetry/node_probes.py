@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.telemetry.host_findings import host_findings, outliers
 from rackgate.telemetry.host_triage import STEPS
-from rackgate.telemetry.xid import judge_events, symptom_of
 from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rackgate.target import Node
-    from rackgate.telemetry.event_book import EventBook
     from rackgate.telemetry.host import Fact
     from rackgate.telemetry.host_triage import HostFinding
 
-__all__ = ["HOST_STEPS", "NODE_PROBES", "probe_events", "probe_hosts", "probe_ports"]
+__all__ = ["HOST_STEPS", "NODE_PROBES", "probe_hosts", "probe_ports"]
 
 Probes = dict[tuple[str, str], Measurement]
 
@@ -53,7 +50,15 @@ NODE_PROBES = {
     "power_supplies_bad": ("supplies", "Power supplies that are not enabled and healthy."),
     "xids_since_boot": (
         "events",
-        "XIDs of class FAIL in the kernel log before the run, by card where its address is declared.",
+        "XIDs, driver faults of class FAIL in the log before the run, by card where its address is declared.",
+    ),
+    "xids_warned_since_boot": (
+        "events",
+        "XIDs of class WARN in the kernel log before the run, by card where its address is declared.",
+    ),
+    "kernel_events_since_boot": (
+        "events",
+        "Other troubles in the kernel log before the run: killed processes, PCIe, memory, network, nouveau.",
     ),
     "fabric_outside": ("cards", "Cards that are not in the NVLink domain of most."),
 }
@@ -112,26 +117,6 @@ def _judged_step(step: str, node: str, findings: Iterable[HostFinding]) -> Measu
 
 def _words(findings: Iterable[HostFinding]) -> str:
     return "; ".join(f"{one.step}: {one.text}. {one.next_step}" for one in findings)
-
-
-def probe_events(books: Mapping[str, EventBook], problems: Mapping[str, str], before_ns: int) -> Probes:
-    """Return XIDs of class FAIL that a node's kernel log has from before the run.
-
-    Those of a declared address count for that card, all others for the node.
-    """
-    name, found = "xids_since_boot", {}
-    for node, book in books.items():
-        earlier = book.window(before_ns, before_ns).earlier
-        judged = [one for one in judge_events(earlier, card_of=book.card_of) if one.verdict is Verdict.FAIL]
-        for entity in (node, *book.card_of.values()):
-            mine = [one for one in judged if (one.entity or node) == entity]
-            if problems.get(node) and not mine:
-                found[name, entity] = missing(name, entity, "events", Reason.NO_PERMISSION, problems[node])
-                continue
-            text = "; ".join(f"{one.event.pci or entity}: {one.meaning}. {one.next_step}" for one in mine[:3])
-            counted = _counted(name, entity, len(mine), text)
-            found[name, entity] = replace(counted, symptoms=tuple(symptom_of(one) for one in mine[:3]))
-    return found
 
 
 def _unread(known: Mapping[str, Fact]) -> Fact | None:

@@ -19,8 +19,10 @@ __all__ = [
     "FAST",
     "FIELDS",
     "HOST_FIELDS",
+    "KERNEL_EVENTS",
     "REQUIRED",
     "Reading",
+    "kernel_event_kind",
     "missing_readings",
 ]
 
@@ -79,8 +81,30 @@ CARD_FIELDS = {
 `fabric_state` is NVML's: 0 not supported, 1 not started, 2 in progress, 3 completed.
 """
 
-EVENT_FIELDS = {"xid": "code", "sxid": "code"}
-"""One reading for each event of the kernel log or of the driver, at the moment of the event."""
+EVENT_FIELDS = {"xid": "code", "sxid": "code", "kernel_event": "kind"}
+"""One reading for each event of the kernel log or of the driver, at the moment of the event.
+
+`kernel_event` is any without a code of its own, by its number in `KERNEL_EVENTS`; its words are in `detail`.
+"""
+
+KERNEL_EVENTS = {
+    "reboot": 1,
+    "oom": 2,
+    "aer": 3,
+    "edac": 4,
+    "mlx5": 5,
+    "nvrm": 6,
+    "nouveau": 7,
+    "api_mismatch": 8,
+    "driver_not_bound": 9,
+    "probe_failed": 10,
+    "no_adapter": 11,
+    "lookalike": 12,
+}
+"""What else the kernel tells, by the number that stands in `telemetry.parquet`.
+
+`lookalike` is what a program wrote into the log in the words of such an event.
+"""
 
 ENGINE_FIELDS = {
     "requests_running": "requests",
@@ -122,7 +146,7 @@ HOST_FIELDS = {
     "infiniband_errors": "errors",
     "disk_free_mib": "MiB",
 }
-"""Signals of a node's operating system; `xid_watch` is 1 while its kernel log is read."""
+"""Signals of a node's operating system; `xid_watch` is 1 while its kernel log is read to its end."""
 
 FIELDS = CARD_FIELDS | EVENT_FIELDS | ENGINE_FIELDS | CHASSIS_FIELDS | HOST_FIELDS
 """Every field and its unit."""
@@ -150,6 +174,14 @@ class Reading:
     def unit(self) -> str:
         """The field's unit."""
         return FIELDS[self.field]
+
+
+def kernel_event_kind(value: float) -> str:
+    """Return which of `KERNEL_EVENTS` a reading is; raises `KeyError` for a number of none."""
+    return _KIND_OF[int(value)]
+
+
+_KIND_OF = {number: kind for kind, number in KERNEL_EVENTS.items()}
 
 
 def missing_readings(

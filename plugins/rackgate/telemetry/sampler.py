@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rackgate.measurement import Reason
 from rackgate.target import Node
 from rackgate.telemetry.exporter import ExporterSource
+from rackgate.telemetry.source import AskedSeldom
 from rackgate.telemetry.table import TelemetryTable
 from rackgate.telemetry.thinning import REACH_BACK_NS, Thinning
 
@@ -33,6 +34,7 @@ class _Lane:
         self.source = source
         self.asked_ns = 0
         self.answered = 0
+        self.looked_ns = 0
         self._sampler = sampler
         self.thread = threading.Thread(
             target=self._run, name=f"rackgate-telemetry {source.name}", daemon=True
@@ -45,11 +47,11 @@ class _Lane:
         sampler, ticks, started = self._sampler, 0, time.perf_counter()
         interval_s = sampler.interval_s
         while not sampler.stopping.is_set():
-            self.asked_ns = time.perf_counter_ns()
+            began_ns = self.asked_ns = time.perf_counter_ns()
             readings = polled(self.source)
             self.asked_ns = 0
             sampler.take(readings)
-            self.answered = time.perf_counter_ns()
+            self.answered, self.looked_ns = time.perf_counter_ns(), began_ns
             ticks = max(ticks + 1, int((time.perf_counter() - started) / interval_s))
             sampler.stopping.wait(max(0.0, started + ticks * interval_s - time.perf_counter()))
         self.source.close()
@@ -102,6 +104,19 @@ class Sampler:
         now_ns = time.perf_counter_ns()
         answered = [lane.answered for lane in self._lanes if not lane.overdue(now_ns, self._timeout_s)]
         return min(answered, default=now_ns)
+
+    @property
+    def last_look_ns(self) -> int:
+        """When the slowest source that answers was last asked for what it gave; 0 before the first."""
+        now_ns = time.perf_counter_ns()
+        looked = [lane.looked_ns for lane in self._lanes if not lane.overdue(now_ns, self._timeout_s)]
+        return min(looked, default=now_ns)
+
+    def hurry(self) -> None:
+        """Have every source that is asked seldom asked at its next poll."""
+        for lane in self._lanes:
+            if isinstance(lane.source, AskedSeldom):
+                lane.source.hurry()
 
     def hottest(self) -> str:
         """Return the card that is hottest now, such as `hottest node1/gpu0 71 °C`; empty if none says."""
@@ -159,12 +174,19 @@ class Sampler:
             self._dropped_until_ns = max([self._dropped_until_ns, *(one.t_ns for one in dropped)])
             self._written = len(self._recent)
 
-    def window(self, start_ns: int, end_ns: int, *, seen_ns: int | None = None) -> TelemetryTable:
+    def window(
+        self,
+        start_ns: int,
+        end_ns: int,
+        *,
+        seen_ns: int | None = None,
+        fields: frozenset[str] | None = None,
+    ) -> TelemetryTable:
         """Return all readings between two moments, with one interval of margin on each side.
 
         Signals that seldom change reach back to the last time they were written; until when they stood
         unchanged is written down too. What came after `seen_ns` is left out: whoever asks again, from
-        what is on disk, gets the same.
+        what is on disk, gets the same. With `fields` there are no others: a run of days has few events.
         """
         margin_ns = round(self._interval_s * 1.5e9)
         begin, end = start_ns - margin_ns, end_ns + margin_ns
@@ -176,8 +198,11 @@ class Sampler:
             parts = [path for low, high, path in self._parts if low <= end and high >= back]
             before = [one for one in self._thinning.last() if one.value is None and one.t_ns < back]
             on_disk = self._dropped_until_ns >= back
-        tables = [TelemetryTable.read(path) for path in parts] if on_disk else []
-        tables.append(TelemetryTable.from_readings(fresh if on_disk else recent))
+        tables = [TelemetryTable.read(path, fields) for path in parts] if on_disk else []
+        kept = fresh if on_disk else recent
+        tables.append(
+            TelemetryTable.from_readings(one for one in kept if fields is None or one.field in fields)
+        )
         inside = [one.window(back, begin, end) for one in tables]
         return TelemetryTable.concat([TelemetryTable.from_readings(before), *inside])
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rackgate.telemetry.reading import Reading
     from rackgate.telemetry.smi_inventory import ListedCard
 
-__all__ = ["ListsCards", "Source"]
+__all__ = ["AskedSeldom", "ListsCards", "Source"]
 
 
 class Source(Protocol):
@@ -28,6 +28,14 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Let go of connections and processes; safe to call twice."""
+
+
+@runtime_checkable
+class AskedSeldom(Protocol):
+    """A source that asks less often than it is polled, as each look costs the node something."""
+
+    def hurry(self) -> None:
+        """Ask at the next poll."""
 
 
 @runtime_checkable

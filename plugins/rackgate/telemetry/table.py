@@ -156,12 +156,13 @@ class TelemetryTable:
         pq.write_table(plain, path, compression="zstd")
 
     @classmethod
-    def read(cls, path: Path) -> TelemetryTable:
-        """Return the readings of a file that `write` wrote."""
+    def read(cls, path: Path, fields: frozenset[str] | None = None) -> TelemetryTable:
+        """Return the readings of a file that `write` wrote, of some fields alone if they are given."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        columns = pq.read_table(path, read_dictionary=list(_WORDS))
+        chosen = None if fields is None else [("field", "in", sorted(fields))]
+        columns = pq.read_table(path, read_dictionary=list(_WORDS), filters=chosen)
         for name in _STAYS:
             if name not in columns.column_names:
                 empty = pa.array([None] * columns.num_rows, pa.string()).dictionary_encode()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from rackgate.measurement import Symptom
+from rackgate.statistics.binomial import binomial_cdf
+from rackgate.telemetry.kernel_kinds import CARD_KINDS, KINDS, LOOKALIKE
 from rackgate.telemetry.log_line import boot_to_monotonic_ns
-from rackgate.verdict import Verdict, worst
+from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,42 +21,28 @@ if TYPE_CHECKING:
     from rackgate.telemetry.kernel_log import KernelEvent
 
 __all__ = [
+    "Circumstances",
     "JudgedEvent",
     "XidClass",
     "explained_by",
     "judge_events",
-    "known_codes",
     "symptom_of",
-    "worst_of",
     "xid_class",
 ]
 
 _COUNTS = {"FAIL": Verdict.FAIL, "WARN": Verdict.WARN, "INFO": Verdict.PASS}
 _STRICT = frozenset({"signoff", "strict"})
-# Events without an XID, and what they count as; lines that only tell are left out of the judgement.
-_OTHERS = {
-    "api_mismatch": (Verdict.FAIL, "driver library and kernel module differ", "Reload the module or reboot."),
-    "driver_not_bound": (
-        Verdict.FAIL,
-        "another driver has the cards",
-        "Blacklist nouveau (and its like), rebuild the initramfs, reboot.",
-    ),
-    "probe_failed": (Verdict.FAIL, "the driver could not take the card", "See the NVRM lines before it."),
-    "no_adapter": (Verdict.FAIL, "the driver found no card", "Is the card listed by lspci? Who has it?"),
-    "aer": (
-        Verdict.WARN,
-        "PCIe error report",
-        "Compare link width and replays of this slot; reseat the card.",
-    ),
-    "edac": (Verdict.WARN, "error in the host's memory", "Read the EDAC counters; replace the named module."),
-    "oom": (Verdict.FAIL, "the host ran out of memory and killed a process", "Who was killed, who grew?"),
-    "mlx5": (Verdict.WARN, "network adapter error", "See the port's state and error counters."),
-}
+_ONE_EXCEPTION_US = 1_000_000
+_CHANCE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XidClass:
-    """One row of the table. `counts_as` is None for a code that the table does not have."""
+    """One row of the table. `counts_as` is None for a code that the table does not have.
+
+    With `same_unit` repeats count where they name the same unit of the card; with `rising` a rate that rises
+    is a failure; with `wants_remapped` a row that still waits for a reset is.
+    """
 
     code: int
     meaning: str
@@ -64,6 +51,9 @@ class XidClass:
     next_step: str
     repeats: int | None = None
     repeats_only_signoff: bool = False
+    same_unit: bool = False
+    rising: bool = False
+    wants_remapped: bool = False
     signoff: Verdict | None = None
     rma: bool = False
     fatal_field: bool = False
@@ -81,15 +71,32 @@ class JudgedEvent:
     next_step: str
     expected: bool = False
 
+    @property
+    def of_card(self) -> bool:
+        """Whether a card or a switch told it."""
+        return self.event.kind in CARD_KINDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What a window's events are judged by.
+
+    `card_of` maps canonical PCI addresses to entities; an event of an address that it lacks keeps its
+    address and belongs to nobody. `injected` says whether a fault of ours explains an event. `window_us`
+    is from when to when, by the events' clock. `pending` holds how many row remaps wait for a reset, by
+    entity, where that is known; it is None where another check asks for them.
+    """
+
+    profile: str = "ci"
+    card_of: Mapping[str, str] = field(default_factory=dict)
+    injected: Callable[[KernelEvent, str | None], bool] | None = None
+    window_us: tuple[float, float] | None = None
+    pending: Mapping[str, float] | None = None
+
 
 @cache
 def _table() -> Mapping[str, Any]:
     return tomllib.loads((files("rackgate.telemetry") / "xid.toml").read_text("utf-8"))
-
-
-def known_codes() -> tuple[int, ...]:
-    """Return every XID that the table has."""
-    return tuple(sorted(int(code) for code in _table()["xid"]))
 
 
 def xid_class(code: int) -> XidClass:
@@ -109,6 +116,9 @@ def xid_class(code: int) -> XidClass:
         next_step=step,
         repeats=row.get("repeats"),
         repeats_only_signoff=row.get("repeats_only_signoff", False),
+        same_unit=row.get("same_unit", False),
+        rising=row.get("rising", False),
+        wants_remapped=row.get("wants_remapped", False),
         signoff=_COUNTS[row["signoff"]] if "signoff" in row else None,
         rma=row.get("rma", False),
         fatal_field=row.get("fatal_field", False),
@@ -117,25 +127,15 @@ def xid_class(code: int) -> XidClass:
 
 
 def judge_events(
-    events: Iterable[KernelEvent],
-    *,
-    profile: str = "ci",
-    card_of: Mapping[str, str] | None = None,
-    injected: Callable[[KernelEvent, str | None], bool] | None = None,
+    events: Iterable[KernelEvent], circumstances: Circumstances | None = None
 ) -> tuple[JudgedEvent, ...]:
-    """Return what each event of a window counts as, the worst first.
-
-    `card_of` maps canonical PCI addresses to entities; an event of an address that it lacks keeps its
-    address and belongs to nobody. `injected` says whether a fault of ours explains an event.
-    """
-    listed = tuple(events)
-    cards = card_of or {}
-    counts = Counter((event.code, event.pci) for event in listed if event.kind == "xid")
-    judged = [
-        _judged(event, cards.get(event.pci or ""), counts[event.code, event.pci], profile, injected)
-        for event in listed
-        if event.kind in ("xid", "sxid", "fallen_off_bus") or event.kind in _OTHERS
-    ]
+    """Return what each event of a window counts as, the worst first; several lines of one exception once."""
+    around = circumstances or Circumstances()
+    listed = _once_each(events)
+    alike: dict[tuple[object, ...], list[KernelEvent]] = {}
+    for event in listed:
+        alike.setdefault(_likeness(event), []).append(event)
+    judged = [_judged(event, alike[_likeness(event)], around) for event in listed]
     return tuple(sorted(judged, key=lambda one: -one.verdict.badness))
 
 
@@ -143,7 +143,9 @@ def symptom_of(judged: JudgedEvent) -> Symptom:
     """Return an event as a symptom: `xid:79`, `kernel:oom`, of a WARN `xid:149:nonfatal`, `sxid:nonfatal`."""
     event = judged.event
     where = judged.entity or event.pci or "no declared card"
-    if event.kind in _OTHERS:
+    if not event.trusted:
+        return Symptom(key="kernel:lookalike", seen=event.text)
+    if event.kind in KINDS:
         return Symptom(key=f"kernel:{event.kind}", seen=event.text)
     code = event.code if event.code is not None else event.equivalent_xid
     switch = event.kind == "sxid"
@@ -153,42 +155,95 @@ def symptom_of(judged: JudgedEvent) -> Symptom:
     return Symptom(key=key, seen=f"{'SXid' if switch else 'XID'} {code} on {where}")
 
 
-def _judged(
-    event: KernelEvent,
-    entity: str | None,
-    count: int,
-    profile: str,
-    injected: Callable[[KernelEvent, str | None], bool] | None,
-) -> JudgedEvent:
-    ours = bool(injected and injected(event, entity))
-    if event.kind == "sxid":
+def _once_each(events: Iterable[KernelEvent]) -> tuple[KernelEvent, ...]:
+    """Leave out lines that go on with an exception: within a second, of its unit of the card or of none."""
+    kept: list[KernelEvent] = []
+    last: dict[tuple[object, ...], KernelEvent] = {}
+    for event in sorted(events, key=lambda one: _moment_us(one) or 0.0):
+        if event.kind != "xid" or not event.trusted or not xid_class(event.code or 0).same_unit:
+            kept.append(event)
+            continue
+        head, here = last.get((event.code, event.pci)), _moment_us(event)
+        near = head is not None and here is not None and here - (_moment_us(head) or 0.0) <= _ONE_EXCEPTION_US
+        if near and head is not None and _unit(event) in (None, _unit(head)):
+            continue
+        last[event.code, event.pci] = event
+        kept.append(event)
+    return tuple(kept)
+
+
+def _moment_us(event: KernelEvent) -> float | None:
+    if event.line.boot_us is not None:
+        return float(event.line.boot_us)
+    return None if event.line.wall_s is None else event.line.wall_s * 1e6
+
+
+def _unit(event: KernelEvent) -> object:
+    return event.details.get("sm_unit")
+
+
+def _likeness(event: KernelEvent) -> tuple[object, ...]:
+    """Return what an event shares with those that it is a repeat of."""
+    same_unit = event.kind == "xid" and xid_class(event.code or 0).same_unit
+    return event.kind, event.code, event.pci, event.trusted, _unit(event) if same_unit else None
+
+
+def _judged(event: KernelEvent, alike: Sequence[KernelEvent], around: Circumstances) -> JudgedEvent:
+    entity = around.card_of.get(event.pci or "")
+    ours = bool(around.injected and around.injected(event, entity))
+    if not event.trusted:
+        verdict, meaning, step = LOOKALIKE.counts_as, LOOKALIKE.meaning, LOOKALIKE.next_step
+    elif event.kind == "sxid":
         verdict, meaning, step = _switch(event)
-    elif event.kind in _OTHERS:
-        verdict, meaning, step = _OTHERS[event.kind]
+    elif event.kind in KINDS:
+        kind = KINDS[event.kind]
+        verdict, meaning, step = kind.counts_as, kind.meaning, kind.next_step
     else:
         row = xid_class(event.code if event.code is not None else event.equivalent_xid or 0)
-        verdict, meaning, step = (
-            _xid_verdict(row, event, count, profile, ours=ours),
-            row.meaning,
-            row.next_step,
-        )
+        verdict = Verdict.PASS if ours else _xid_verdict(row, event, entity, alike, around)
+        meaning, step = row.meaning, row.next_step
     return JudgedEvent(
         event=event, verdict=verdict, entity=entity, meaning=meaning, next_step=step, expected=ours
     )
 
 
-def _xid_verdict(row: XidClass, event: KernelEvent, count: int, profile: str, *, ours: bool) -> Verdict:
-    if ours:
-        return Verdict.PASS
+def _xid_verdict(
+    row: XidClass,
+    event: KernelEvent,
+    entity: str | None,
+    alike: Sequence[KernelEvent],
+    around: Circumstances,
+) -> Verdict:
     if row.counts_as is None:
         return Verdict.UNKNOWN
     if row.fatal_field or row.recovery_field:
         return _by_its_words(row, event)
-    repeated = row.repeats is not None and count >= row.repeats
-    if repeated and (profile in _STRICT or not row.repeats_only_signoff):
+    strict = around.profile in _STRICT
+    repeated = row.repeats is not None and len(alike) >= row.repeats
+    if repeated and (strict or not row.repeats_only_signoff):
         return Verdict.FAIL
-    stricter = row.signoff if profile in _STRICT else None
-    return stricter or row.counts_as
+    if row.rising and _rises(alike, around.window_us):
+        return Verdict.FAIL
+    if row.wants_remapped and around.pending is not None:
+        return _remapped(around.pending.get(entity or ""))
+    return (row.signoff if strict else None) or row.counts_as
+
+
+def _rises(alike: Sequence[KernelEvent], window_us: tuple[float, float] | None) -> bool:
+    """Return whether more events lie in the later half than an even rate gives in 5 % of cases."""
+    moments = [moment for event in alike if (moment := _moment_us(event)) is not None]
+    if not moments:
+        return False
+    start, end = window_us or (min(moments), max(moments))
+    later = sum(moment > (start + end) / 2 for moment in moments)
+    return 1.0 - binomial_cdf(later - 1, len(moments), 0.5) <= _CHANCE
+
+
+def _remapped(pending: float | None) -> Verdict:
+    """Judge a remapped row by whether its card still waits for the reset that it needs."""
+    if pending is None:
+        return Verdict.UNKNOWN
+    return Verdict.FAIL if pending else Verdict.WARN
 
 
 def _by_its_words(row: XidClass, event: KernelEvent) -> Verdict:
@@ -238,8 +293,3 @@ def explained_by(
         )
 
     return explains
-
-
-def worst_of(judged: Iterable[JudgedEvent]) -> Verdict:
-    """Return the worst verdict; of no event, PASS."""
-    return worst([Verdict.PASS, *(one.verdict for one in judged)])

@@ -30,6 +30,6 @@ def observation(rack_run: Run, request: pytest.FixtureRequest) -> Observation:
         **probe_apis(rack_engines, engines),
         **probe_gateway(rack_engines),
         **probe_cards(rack_engines.target),
-        **probe_nodes(rack_engines.target, rack_engines.process_groups),
+        **probe_nodes(rack_engines.target, rack_engines.process_groups, profile=rack_run.profile),
     }
-    return Observation(stage="preflight", target=rack_engines.target, probes=probes)
+    return Observation(stage="preflight", target=rack_engines.target, probes=probes, profile=rack_run.profile)

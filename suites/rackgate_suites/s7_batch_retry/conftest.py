@@ -1,4 +1,4 @@
-"""Runs a batch, kills its runner half-way, and runs it again."""
+"""Runs a batch, kills its runner half-way, and runs it again; then looks back at the whole run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ if TYPE_CHECKING:
     from rackgate.observation import Observation
     from rackgate.run import Run
     from rackgate.site import Site
+    from rackgate.telemetry.sampler import Sampler
 
 
 @pytest.fixture(scope="package")
-def observation(rack_run: Run, rack_engines: Site) -> Observation:
-    """Exercise the batch system once."""
+def observation(rack_run: Run, rack_engines: Site, rack_telemetry: Sampler) -> Observation:
+    """Exercise the batch system once, and ask what the kernels told since the run began."""
     from rackgate.batch.acceptance import run_batch
     from rackgate.observation import Observation
+    from rackgate.observing import whole_run
 
     exercise = run_batch(rack_run, rack_engines, tasks=60, kill_at=0.5)
-    return Observation(stage="batch_retry", target=rack_engines.target, batch=exercise)
+    return Observation(
+        stage="batch_retry",
+        target=rack_engines.target,
+        batch=exercise,
+        probes=whole_run(rack_run, rack_engines.target, rack_telemetry),
+        profile=rack_run.profile,
+    )
