@@ -4,6 +4,22 @@ import signal
 
 import pytest
 
+_SLOW = ("proof", "real_engine", "packaging", "docker")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Tell xdist what one worker runs after another: a file, and whatever counts containers.
+
+    What takes longest begins first, so that no worker is left alone with it at the end.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    for item in items:
+        group = "docker" if item.get_closest_marker("docker") else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in _SLOW))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible():
