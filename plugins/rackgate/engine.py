@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CardRemovable",
     "Engine",
+    "HeldBack",
     "Killable",
     "LaunchFailed",
     "Launcher",
@@ -108,6 +109,14 @@ class LaunchFailed(Exception):
         self.layer = layer
         self.hint = hint
         self.log_tail = log_tail
+
+
+class HeldBack(LaunchFailed):
+    """It was not started, because the check `by` fails on its node: nothing is known of the engine itself."""
+
+    def __init__(self, message: str, *, by: str, hint: str) -> None:
+        super().__init__(message, layer="host", hint=hint)
+        self.by = by
 
 
 class Launcher(Protocol):

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rackgate.engine import HeldBack
 from rackgate.measurement import Measurement, Reason, missing, truth
 from rackgate.target import GATEWAY
 
@@ -78,6 +79,11 @@ def probe_apis(site: Site, known: Probes, deadline_s: float = _DEADLINE_S) -> Pr
 
 def _never_up(spec: EngineSpec, failure: LaunchFailed | None) -> Probes:
     entity = spec.entity
+    if isinstance(failure, HeldBack):
+        return {
+            (name, entity): missing(name, entity, "bool", Reason.GATED, str(failure), hint=failure.hint)
+            for name in ("engine_reachable", "model_served", "first_request_ok")
+        }
     text, hint = (f"{failure.layer}: {failure}", failure.hint) if failure else ("never started", "")
     found = {("engine_reachable", entity): truth("engine_reachable", entity, False, text, hint)}
     for name in ("model_served", "first_request_ok"):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOST_METRICS", "of_another_vendor", "why_not_asked", "without_gauge"]
 
-_CHASSIS = ("leak_detectors_wet", "leaks_seen", "power_supplies_bad")
+_CHASSIS = ("leak_detectors_wet", "leaks_seen", "power_supplies_bad", "chassis_findings")
 _TRIAGE = ("host_module", "host_driver", "host_cuda", "host_runtime", "host_network", "host_warnings")
 
 _XIDS_OF_CARDS = ("xids_failed", "xids_warned", "xids_since_boot", "xids_warned_since_boot")
@@ -25,11 +25,12 @@ _OF_KERNEL_LOG = (
 HOST_METRICS = frozenset(
     {
         *_TRIAGE,
-        *("clock_offset_s", "host_outliers", "pins_differing"),
-        *("foreign_processes", "unowned_memory_mib", "sram_uncorrectable"),
+        *("clock_offset_s", "clock_distance_s", "host_outliers", "pins_differing"),
+        *("foreign_processes", "unowned_memory_mib", "sram_uncorrectable", "ecc_off"),
         *("nvlinks_lost", "mig_differences", "fabric_outside"),
-        *("infiniband_ports_lost", "infiniband_error_growth"),
-        *("leak_detectors_wet", "leaks_seen", "power_supplies_bad"),
+        *("infiniband_ports_lost", "infiniband_error_growth", "partition_ports_outside"),
+        *("imex_nodes_lost", "nvme_drives_lost"),
+        *_CHASSIS,
         *("storage_read_mib_s", "storage_latency_ms", "cards_not_in_container"),
         *_OF_KERNEL_LOG,
     }
@@ -58,7 +59,15 @@ _NVIDIA = frozenset(
     {
         *_TRIAGE,
         *("row_remap_pending", "row_remap_failed", "remapped_rows_uncorrectable", "remapped_rows_growth"),
-        *("recovery_action", "sram_uncorrectable", "nvlinks_lost", "nvlink_error_growth", "fabric_outside"),
+        *(
+            "recovery_action",
+            "sram_uncorrectable",
+            "ecc_off",
+            "imex_nodes_lost",
+            "nvlinks_lost",
+            "nvlink_error_growth",
+            "fabric_outside",
+        ),
         *("mig_differences", "foreign_processes", "unowned_memory_mib", "cards_not_in_container"),
         *("last_xid_changes", "power_limit_share", "pcie_width_lost", "pcie_lost", "throttle_counters_s"),
     }
@@ -114,7 +123,7 @@ _DECLARATIONS: Mapping[str, tuple[Callable[[Node, Card | None, Target], bool], s
     ),
     "foreign_processes": (_no_programs, "does not name the programs on {entity} ([expect] processes)"),
     "pins_differing": (
-        lambda node, _card, _target: not (node.expect.pins or node.expect.firmware),
+        lambda node, _card, _target: not (node.expect.pins or node.expect.firmware or node.expect.images),
         "pins nothing of {entity} ([expect])",
     ),
     "fabric_outside": (
@@ -138,6 +147,18 @@ _DECLARATIONS: Mapping[str, tuple[Callable[[Node, Card | None, Target], bool], s
             lambda node, _card, _target: node.expect.infiniband_ports is None,
             "declares no InfiniBand ports of {entity} ([expect] infiniband_ports)",
         ),
+    ),
+    "partition_ports_outside": (
+        lambda node, _card, _target: node.expect.partition is None,
+        "declares no InfiniBand partition of {entity} ([expect] partition)",
+    ),
+    "imex_nodes_lost": (
+        lambda node, _card, _target: node.expect.imex_nodes is None,
+        "declares no IMEX domain of {entity} ([expect] imex_nodes)",
+    ),
+    "nvme_drives_lost": (
+        lambda node, _card, _target: node.expect.nvme_drives is None,
+        "declares no NVMe drives of {entity} ([expect] nvme_drives)",
     ),
     "cards_not_in_container": (
         lambda node, _card, _target: node.expect.container_image is None,

@@ -199,7 +199,10 @@ def _row_absent(row: Slo, target: Target) -> str:
         return f"target {target.name} declares no gateway"
     if row.metric == "temperature_deviation_c" and len(target.cards) < _LEAST_PEERS:
         return f"target {target.name} declares too few cards: one is compared with at least two others"
-    if row.metric == "host_outliers" and sum(node.access.reaches_host for node in target.nodes) < 2:
+    if (
+        row.metric in ("host_outliers", "facts_split")
+        and sum(node.access.reaches_host for node in target.nodes) < 2
+    ):
         return f"target {target.name} declares no way into two hosts: nothing to compare"
     if not entities_of(row.scope, target) and not _looked_for_on(row, target):
         return f"target {target.name} declares no {row.scope}s"

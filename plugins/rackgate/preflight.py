@@ -4,41 +4,68 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from rackgate.judge import judge
 from rackgate.measurement import Measurement, Reason, missing, truth
+from rackgate.slo import Severity
 from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
-from rackgate.telemetry.chassis_probes import firmware_of, probe_chassis
+from rackgate.telemetry.chassis_probes import firmware_of_nodes, probe_chassis
 from rackgate.telemetry.container_probe import probe_container
 from rackgate.telemetry.driver_probes import probe_domains, probe_driver
 from rackgate.telemetry.event_probes import probe_events
+from rackgate.telemetry.host_demands import demands_of
 from rackgate.telemetry.inventory_probes import probe_holders, probe_listing, probe_pins
-from rackgate.telemetry.node_probes import probe_hosts, probe_ports
+from rackgate.telemetry.link_probes import probe_links
+from rackgate.telemetry.node_probes import probe_hosts, probe_same
 from rackgate.telemetry.reading import REQUIRED
+from rackgate.telemetry.same_facts import compared_facts
 from rackgate.telemetry.storage_probe import probe_storage
+from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from rackgate.slo import Check
     from rackgate.target import Card, Node, Target
     from rackgate.telemetry.assembly import TelemetryPlan
-    from rackgate.telemetry.host import Fact
+    from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.reading import Reading
     from rackgate.telemetry.smi_inventory import ListedCard
     from rackgate.telemetry.source import Source
 
 __all__ = [
-    "cards_of_nodes",
+    "NodesLook",
+    "compared_nodes",
+    "held_back",
+    "look_into_nodes",
     "measured_cards",
     "measured_hosts",
+    "measured_nodes",
     "probe_cards",
     "probe_nodes",
+    "recorded_facts",
 ]
 
 Probes = dict[tuple[str, str], Measurement]
 
 _POLLS = 3
 _HOST_DEADLINE_S = 5.0
+_KEEP_ENGINES_DOWN = ("host_module", "host_driver", "host_cuda", "host_runtime")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesLook:
+    """What was seen of hosts before any engine was started: facts by node, and what was measured at once.
+
+    `firmware` are the versions of each node's controller by its ids.
+    """
+
+    facts: Mapping[str, Mapping[str, Fact]]
+    probes: Mapping[tuple[str, str], Measurement]
+    firmware: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def probe_cards(target: Target) -> Probes:
@@ -86,43 +113,103 @@ def _soundness(card: str, readings: list[Reading]) -> Probes:
 
 
 def probe_nodes(target: Target, own_groups: Collection[int] = (), *, profile: str = "smoke") -> Probes:
-    """Return what the host of each node that can be asked says of itself, and its kernel's log.
+    """Return what the host and the chassis of each node say of it: both looks and what they mean."""
+    look = look_into_nodes(target, profile=profile)
+    return dict(measured_nodes(target, look, own_groups).probes)
 
-    `own_groups` are the process groups of engines that this run started on this machine; what the log says
-    counts by the classes of the profile.
+
+def look_into_nodes(target: Target, *, profile: str = "smoke") -> NodesLook:
+    """Look at each node that can be asked, side by side: facts, kernel's log, storage, containers.
+
+    What the log says counts by the classes of the profile.
     """
     from rackgate.telemetry.assembly import plan_of
 
     plan = plan_of(target)
     facts: dict[str, dict[str, Fact]] = {}
-    found: Probes = probe_chassis(target.nodes)
+    found: Probes = {}
     with ThreadPoolExecutor(max_workers=32) as pool:
         looks = pool.map(lambda node: _look_into(node, plan, target, profile), target.nodes)
         for node, known, events in looks:
             found.update(events)
             if known is not None:
                 facts[node.name] = known
-    return found | measured_hosts(target, facts, own_groups)
+    return NodesLook(facts=facts, probes=found)
+
+
+def measured_nodes(target: Target, look: NodesLook, own_groups: Collection[int] = ()) -> NodesLook:
+    """Return a look at nodes with what it means, and with what their controllers say now.
+
+    `own_groups` are the process groups of engines that this run started on this machine before the look.
+    """
+    firmware = firmware_of_nodes(target.nodes)
+    probes = probe_chassis(target.nodes) | dict(look.probes)
+    probes |= measured_hosts(target, look.facts, own_groups, firmware)
+    return NodesLook(facts=look.facts, probes=probes, firmware=firmware)
+
+
+def recorded_facts(
+    target: Target,
+    facts: Mapping[str, Mapping[str, Fact]],
+    firmware: Mapping[str, Mapping[str, str]],
+) -> dict[str, dict[str, dict[str, str | None]]]:
+    """Return, by node and fact, `value` or the `reason` and `detail` why there is none, for the records."""
+    return {
+        node: {
+            name: {"value": one.value, "reason": one.reason, "detail": one.detail}
+            for name, one in known.items()
+        }
+        for node, known in compared_nodes(target, facts, firmware).items()
+    }
+
+
+def compared_nodes(
+    target: Target,
+    facts: Mapping[str, Mapping[str, Fact]],
+    firmware: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> dict[str, dict[str, Fact]]:
+    """Return, by node, what should be the same on all of them."""
+    named = {str(one.settings["image"]) for one in target.engines if one.settings.get("image")}
+    for node in target.nodes:
+        named |= {*node.expect.images, *filter(None, [node.expect.container_image])}
+    return {
+        node: compared_facts(known, firmware.get(node, {}), sorted(named)) for node, known in facts.items()
+    }
 
 
 def measured_hosts(
-    target: Target, facts: Mapping[str, Mapping[str, Fact]], own_groups: Collection[int] = ()
+    target: Target,
+    facts: Mapping[str, Mapping[str, Fact]],
+    own_groups: Collection[int] = (),
+    firmware: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> Probes:
     """Return what the facts of hosts say, of each by itself and of all compared."""
-    found = probe_hosts(facts, cards_of_nodes(target)) | probe_domains(target.nodes, facts)
+    found = probe_hosts(facts, demands_of(target)) | probe_domains(target.nodes, facts)
+    found |= probe_same(facts, compared_nodes(target, facts, firmware))
     for node in target.nodes:
         if node.name in facts:
             known = facts[node.name]
-            found |= probe_pins(node, known, firmware_of(node)) | probe_driver(node, known)
-            found |= probe_ports(node, known["infiniband"])
+            found |= probe_pins(node, known, firmware.get(node.name, {})) | probe_driver(node, known)
+            found |= probe_links(node, known)
             found |= probe_holders(node, known["driver_answer"], own_groups)
     return found
 
 
-def cards_of_nodes(target: Target) -> dict[str, int]:
-    """Return how many cards each node should have; one at least where they were looked for in vain."""
-    least = int(target.no_cards is not None and target.no_cards.on_bus)
-    return {node.name: len(node.cards) or least for node in target.nodes}
+def held_back(checks: Iterable[Check], probes: Probes) -> dict[str, str]:
+    """Return the nodes whose engines need not be started, each with the check that fails there.
+
+    Where module, driver or CUDA fail no engine on a card can start; where the container runtime does, none
+    in a container: such nodes have an entry `NODE container`.
+    """
+    found: dict[str, str] = {}
+    for check in checks:
+        measured = probes.get((check.slo.metric, check.entity))
+        if check.slo.metric not in _KEEP_ENGINES_DOWN or measured is None:
+            continue
+        if check.slo.severity is Severity.BLOCKER and judge(check, measured).verdict is Verdict.FAIL:
+            boxed = " container" if check.slo.metric == "host_runtime" else ""
+            found.setdefault(f"{check.entity}{boxed}", check.id)
+    return found
 
 
 def _look_into(

@@ -23,6 +23,7 @@ JUDGEMENT = "judgement.jsonl"
 KINDS = {
     "run": "what was asked: target, acceptance, profile, seed, versions, digests; the first record",
     "plan": "every check that was asked, before the first is judged",
+    "facts": "what a node says that should be the same on all: each fact's value, or why there is none",
     "engine": "an engine that was started or found, or why it could not be",
     "stage": "a stage began or ended",
     "load": "a load that was offered: counters, window, looks, file of samples",

@@ -92,6 +92,7 @@ class Run:
         self.partial_why: tuple[str, ...] = ()
         self.measured: dict[str, str] = {}
         self.notes: list[str] = []
+        self.held: dict[str, str] = {}
         self.offered_s: dict[str, float] = {}
         self.faults: tuple[FaultTimeline, ...] = ()
         self.on_progress: Callable[[str], None] = _say_nothing

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from rackgate.engine import Engine, LaunchFailed
+from rackgate.engine import Engine, HeldBack, LaunchFailed
 from rackgate.gateway import gateway_spec, unreachable, with_engines_behind
 from rackgate.measurement import Measurement
 from rackgate.target import GATEWAY
@@ -170,6 +170,10 @@ def _launch(
     engines: dict[str, Engine],
     failures: dict[str, LaunchFailed],
 ) -> None:
+    held = _held(run, spec)
+    if held is not None:
+        _failed(run, spec, held, failures)
+        return
     run.on_progress(f"{spec.title}: {spec.launcher}, waiting for a token")
     launcher = run.registry.launchers[spec.launcher]
     try:
@@ -183,6 +187,20 @@ def _launch(
     _record(
         run, spec, state="ready", url=engine.url, cold_start_s=engine.cold_start_s, image=engine.image_digest
     )
+
+
+def _held(run: Run, spec: EngineSpec) -> HeldBack | None:
+    """Return why an engine is not started though the target says so: preflight found its host unable to."""
+    if spec.launcher == "remote":
+        return None
+    ways = ("", " container") if spec.launcher == "container" else ("",)
+    by = next(
+        (run.held[f"{node}{way}"] for node in spec.nodes for way in ways if f"{node}{way}" in run.held), None
+    )
+    if by is None:
+        return None
+    hint = "see the check of the host first: an engine's start would only repeat what it says"
+    return HeldBack(f"{spec.title}: it was not started: {by} FAIL", by=by, hint=hint)
 
 
 def _failed(run: Run, spec: EngineSpec, failure: LaunchFailed, failures: dict[str, LaunchFailed]) -> None:

@@ -60,9 +60,11 @@ class Expect:
     """What a node was ordered with. `pins` are exact versions by name, `firmware` by Redfish's id.
 
     `processes` names the programs that may hold a card, `nvlinks` the links of a card,
-    `infiniband_ports` the ports of a node that are active; `fabric` says
-    that all cards are in one NVLink domain, `mig` is the number of MIG instances of a card. None is
-    not agreed. `container_image` is there already and has `nvidia-smi`.
+    `infiniband_ports` the ports of a node that are active, at `infiniband_rate` Gbit/s and as full members
+    of `partition` (a key such as `0x8001`); `fabric` says that all cards are in one NVLink domain, of
+    which `imex_nodes` are ready; `mig` is the number of MIG instances of a card or the profile of each,
+    `nvme_drives` those of a node, `images` the digest of images by name. None is not agreed.
+    `container_image` is there already and has `nvidia-smi`.
     """
 
     pins: Mapping[str, str] = field(default_factory=dict)
@@ -70,8 +72,13 @@ class Expect:
     processes: tuple[str, ...] = ()
     nvlinks: int | None = None
     infiniband_ports: int | None = None
+    infiniband_rate: int | None = None
+    partition: str | None = None
     fabric: bool = False
-    mig: int | None = None
+    imex_nodes: int | None = None
+    mig: int | tuple[str, ...] | None = None
+    nvme_drives: int | None = None
+    images: Mapping[str, str] = field(default_factory=dict)
     container_image: str | None = None
 
 

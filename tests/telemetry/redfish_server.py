@@ -90,6 +90,7 @@ class Controller:
 
     def __init__(self):
         self.tree = tree()
+        self.broken = {}
         self.sessions = {}
         self.logins = 0
         self.logouts = 0
@@ -103,6 +104,8 @@ class Controller:
             self.sessions.pop(request.headers.get("X-Auth-Token"), None)
             self.logouts += 1
             return Answer(204)
+        if request.path in self.broken:
+            return Answer(self.broken[request.path])
         body = self.tree.get(request.path)
         return Answer(404) if body is None else Answer(200, json.dumps({"@odata.id": request.path, **body}))
 

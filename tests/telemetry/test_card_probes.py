@@ -7,9 +7,11 @@ from rackgate.target import Expect, Node
 from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
 from rackgate.telemetry.event_book import EventBook
 from rackgate.telemetry.event_probes import probe_events
-from rackgate.telemetry.host import Fact
+from rackgate.telemetry.fact import Fact
+from rackgate.telemetry.host_demands import HostDemands
 from rackgate.telemetry.kernel_log import parse_log
-from rackgate.telemetry.node_probes import NODE_PROBES, probe_hosts, probe_ports
+from rackgate.telemetry.link_probes import probe_links
+from rackgate.telemetry.node_probes import NODE_PROBES, probe_hosts, probe_same
 from rackgate.telemetry.reading import Reading
 
 CARD = "n1/gpu0"
@@ -45,6 +47,9 @@ def test_lanes_are_counted_against_the_cards_best():
     assert probe_readings(rows, [CARD])["pcie_width_lost", CARD].reason == Reason.BLANK
 
 
+EIGHT = {"n1": HostDemands(cards=8)}
+
+
 def facts(**changes):
     known = {
         "kernel": "6.8",
@@ -60,13 +65,21 @@ def facts(**changes):
         "shm_bytes": str(64 << 30),
         "memlock_bytes": "unlimited",
         "clock_offset_s": "0.0001",
+        "clock_to_ours": "0.0002 0.0001",
+        "module_signer": "vendor",
+        "dkms": "nvidia/580.1, 6.8, x86_64: installed",
+        "fabric_manager": "inactive",
+        "nvswitches": "0",
     }
     return {name: Fact(value) for name, value in {**known, **changes}.items()}
 
 
 def test_a_host_is_counted_by_its_findings_and_its_differences():
     nodes = {"n1": facts(), "n2": facts(), "n3": facts(nouveau_loaded="yes", clock_offset_s="-0.004")}
-    found = probe_hosts(nodes, dict.fromkeys(nodes, 8))
+    demands = dict.fromkeys(nodes, HostDemands(cards=8))
+    found = probe_hosts(nodes, demands) | probe_same(
+        nodes, {name: {"nouveau_loaded": one["nouveau_loaded"]} for name, one in nodes.items()}
+    )
     assert [found["host_module", node].value for node in nodes] == [0.0, 0.0, 1.0]
     assert "nouveau is loaded" in found["host_module", "n3"].detail
     assert [found["host_outliers", node].value for node in nodes] == [0.0, 0.0, 1.0]
@@ -76,19 +89,19 @@ def test_a_host_is_counted_by_its_findings_and_its_differences():
 
 def test_a_host_that_did_not_answer_is_unknown():
     silent = dict.fromkeys(facts(), Fact(None, Reason.TIMEOUT, "n1 did not answer"))
-    found = probe_hosts({"n1": silent}, {"n1": 8})
+    found = probe_hosts({"n1": silent}, EIGHT)
     assert {(None, Reason.TIMEOUT)} == {(one.value, one.reason) for one in found.values()}
 
 
 def test_a_step_whose_facts_were_not_read_is_unknown_and_the_others_are_judged():
-    found = probe_hosts({"n1": facts() | {"cuda": Fact(None, Reason.NO_PERMISSION, "refused")}}, {"n1": 8})
+    found = probe_hosts({"n1": facts() | {"cuda": Fact(None, Reason.NO_PERMISSION, "refused")}}, EIGHT)
     assert (found["host_cuda", "n1"].value, "refused" in found["host_cuda", "n1"].detail) == (None, True)
     assert found["host_driver", "n1"].value == 0.0
 
 
 def test_what_fails_counts_though_something_else_of_the_step_was_not_read():
     known = facts(nouveau_loaded="yes") | {"nvidia_loaded": Fact(None, Reason.ABSENT, "not there")}
-    assert probe_hosts({"n1": known}, {"n1": 8})["host_module", "n1"].value == 1.0
+    assert probe_hosts({"n1": known}, EIGHT)["host_module", "n1"].value == 1.0
 
 
 def test_xids_from_before_the_run_are_reported_apart():
@@ -183,5 +196,37 @@ def test_a_leak_detector_that_is_not_enabled_leaves_it_open_unless_another_is_we
 def test_ports_count_where_they_are_active_at_the_rate_of_most(fact, lost):
     node = Node(name="n1", expect=Expect(infiniband_ports=2))
     told = Fact(fact, None if fact else Reason.ABSENT, "" if fact else "no port")
-    assert probe_ports(node, told)["infiniband_ports_lost", "n1"].value == lost
-    assert probe_ports(Node(name="n1"), told) == {}
+    known = LINKS | {"infiniband": told}
+    assert probe_links(node, known)["infiniband_ports_lost", "n1"].value == lost
+    assert probe_links(Node(name="n1"), known) == {}
+
+
+NOTHING = Fact(None, Reason.TOOL_MISSING, "not installed")
+LINKS = dict.fromkeys(("infiniband", "partitions", "imex_domain", "nvme_drives"), NOTHING)
+PORTS = "mlx5_0: ACTIVE 400 Gb/sec (4X NDR); mlx5_1: ACTIVE 200 Gb/sec (2X NDR)"
+KEYS = "mlx5_0/1: 0x7fff limited, 0x0001 full; mlx5_1/1: 0x7fff full"
+
+
+@pytest.mark.parametrize(
+    ("declared", "fact", "metric", "value"),
+    [
+        ({"infiniband_ports": 2, "infiniband_rate": 200}, PORTS, "infiniband_ports_lost", 0.0),
+        ({"infiniband_ports": 2, "infiniband_rate": 400}, PORTS, "infiniband_ports_lost", 1.0),
+        ({"infiniband_ports": 2, "infiniband_rate": 800}, PORTS, "infiniband_ports_lost", 2.0),
+        ({"partition": "0x8001"}, KEYS, "partition_ports_outside", 1.0),
+        ({"partition": "0x7fff"}, KEYS, "partition_ports_outside", 1.0),  # a limited member is none
+        ({"partition": "0x0001"}, None, "partition_ports_outside", None),
+        ({"imex_nodes": 18}, "UP: 18 of 18 ready", "imex_nodes_lost", 0.0),
+        ({"imex_nodes": 18}, "UP: 17 of 17 ready", "imex_nodes_lost", 1.0),
+        ({"imex_nodes": 18}, "DEGRADED: 18 of 18 ready", "imex_nodes_lost", 1.0),
+        ({"imex_nodes": 18}, None, "imex_nodes_lost", None),
+        ({"nvme_drives": 8}, "7", "nvme_drives_lost", 1.0),
+        ({"nvme_drives": 8}, "8", "nvme_drives_lost", 0.0),
+        ({"nvme_drives": 8}, None, "nvme_drives_lost", None),
+    ],
+)
+def test_links_and_drives_are_compared_with_what_was_ordered(declared, fact, metric, value):
+    node = Node(name="n1", expect=Expect(**declared))
+    known = dict.fromkeys(LINKS, Fact(fact) if fact else NOTHING)
+    found = probe_links(node, known)
+    assert {(metric, "n1"): value} == {key: one.value for key, one in found.items()}

@@ -5,7 +5,8 @@ from rackgate.telemetry.host_source import HostSource
 from rackgate.telemetry.reading import HOST_FIELDS
 from rackgate.telemetry.runner import LocalRunner, Ran, RootRunner
 
-OWN = set(HOST_FIELDS) - {"xid_watch"}
+EXCHANGED = {"clock_to_ours_s", "clock_to_ours_bound_s"}
+OWN = set(HOST_FIELDS) - {"xid_watch"} - EXCHANGED
 NET = """Inter-|   Receive                                                |  Transmit
  face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier
     lo: 1 1 9 9 0 0 0 0 1 1 9 9 0 0 0 0
@@ -55,6 +56,22 @@ def test_every_signal_of_a_host_is_read(root):
         "infiniband_errors": 7.0,
         "disk_free_mib": 1000.0,
     }
+
+
+def test_the_clock_is_compared_with_ours_at_the_first_look(root):
+    (root / "commands/date_s._N.txt").write_text("now 0.25\n")
+    source = HostSource("n1", RootRunner(root), every_s=0.0)
+    found = values(source)
+    assert abs(found["clock_to_ours_s"] - 0.25) <= found["clock_to_ours_bound_s"] + 1e-6
+    assert set(values(source)) & EXCHANGED == set()
+
+
+def test_the_clock_is_told_by_another_service_where_there_is_no_chrony(root):
+    (root / "commands/chronyc_-c_tracking.txt").unlink()
+    name = "pmc_-u_-b_0_GET_TIME_STATUS_NP.txt"
+    text = "RESPONSE MANAGEMENT TIME_STATUS_NP\n master_offset 1500\n gmPresent true\n"
+    (root / "commands" / name).write_text(text)
+    assert 1.5e-6 == values(HostSource("n1", RootRunner(root)))["clock_offset_s"]
 
 
 def test_this_machine_has_memory_and_a_disk():

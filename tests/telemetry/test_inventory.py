@@ -12,7 +12,8 @@ from rackgate.planning import plan_checks
 from rackgate.slo import Op, Scope, Slo
 from rackgate.telemetry.dcgm import listed_cards, pages_of
 from rackgate.telemetry.driver_probes import probe_domains, probe_driver
-from rackgate.telemetry.host import Fact, read_host
+from rackgate.telemetry.fact import Fact
+from rackgate.telemetry.host import read_host
 from rackgate.telemetry.inventory_probes import probe_holders, probe_listing, probe_pins
 from rackgate.telemetry.runner import RootRunner
 from rackgate.telemetry.smi_inventory import listed_as, parse_inventory, parse_links

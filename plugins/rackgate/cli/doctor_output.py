@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from rackgate.doctor.grouping import blocks, cures
 from rackgate.doctor.prognosis import Outlook
-from rackgate.telemetry.host_findings import outliers
+from rackgate.preflight import compared_nodes
+from rackgate.telemetry.same_facts import outliers, splits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rackgate.doctor.grouping import Block
     from rackgate.doctor.prognosis import Prognosis
     from rackgate.target import Target
+    from rackgate.telemetry.fact import Fact
 
 __all__ = ["as_json", "as_text"]
 
@@ -54,7 +56,8 @@ def as_json(found: Sequence[Prognosis], seen: Examination, profile: str) -> dict
             for one in found
         ],
         "cures": [asdict(cure) for cure in cures(found)],
-        "outliers": [asdict(one) for one in outliers(seen.facts)],
+        "outliers": [asdict(one) for one in outliers(_compared(seen))],
+        "splits": [asdict(one) for one in splits(_compared(seen))],
     }
 
 
@@ -133,12 +136,13 @@ def _further(rows: Sequence[str]) -> str:
 
 
 def _different(seen: Examination) -> list[str]:
-    """Return the table of nodes that differ from most others, fact by fact."""
-    found = outliers(seen.facts)
+    """Return the table of nodes that differ from most, fact by fact; last the facts without a majority."""
+    compared = _compared(seen)
+    found, open_ = outliers(compared), splits(compared)
     answered = [facts for facts in seen.facts.values() if any(fact.value for fact in facts.values())]
     if len(answered) < 2:
         return []
-    if not found:
+    if not found and not open_:
         return ["", f"the {len(answered)} hosts that answered agree in every fact compared"]
     written = ["", f"  {'fact':<24} {'most nodes':<36} {'differs'}"]
     for name in dict.fromkeys(one.fact for one in found):
@@ -146,7 +150,14 @@ def _different(seen: Examination) -> list[str]:
         usual = f"{mine[0].others} ({mine[0].share})"
         apart = "; ".join(f"{one.node}: {one.value}" for one in mine[:_SHOWN])
         written.append(f"  {name:<24} {usual[:36]:<36} {apart}")
+    for one in open_:
+        apart = "; ".join(f"{' '.join(nodes)}: {value}" for value, nodes in one.values.items())
+        written.append(f"  {one.fact:<24} {'no majority':<36} {apart}")
     return written
+
+
+def _compared(seen: Examination) -> dict[str, dict[str, Fact]]:
+    return compared_nodes(seen.target, seen.facts, seen.firmware)
 
 
 def _counts(found: Sequence[Prognosis]) -> dict[Outlook, int]:

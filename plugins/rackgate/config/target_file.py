@@ -111,16 +111,20 @@ def _grade(about: About, engines: tuple[nouns.EngineSpec, ...]) -> str:
 def _expect(rack: ExpectTable, own: ExpectTable) -> nouns.Expect:
     """Return what a node was ordered with: its own words before those for all nodes."""
     given = {**rack.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)}
-    others = (*("firmware", "processes", "nvlinks", "infiniband_ports", "fabric", "mig", "container_image"),)
+    as_they_are = (
+        *("nvlinks", "infiniband_ports", "infiniband_rate", "partition", "imex_nodes", "nvme_drives"),
+        "container_image",
+    )
+    others = (*as_they_are, "firmware", "images", "processes", "fabric", "mig")
+    mig = given.get("mig")
     return nouns.Expect(
         pins={name: value for name, value in given.items() if name not in others and value is not None},
         firmware={**rack.firmware, **own.firmware},
+        images={**rack.images, **own.images},
         processes=tuple(given.get("processes", ())),
-        nvlinks=given.get("nvlinks"),
-        infiniband_ports=given.get("infiniband_ports"),
         fabric=bool(given.get("fabric")),
-        mig=given.get("mig"),
-        container_image=given.get("container_image"),
+        mig=tuple(mig) if isinstance(mig, list) else mig,
+        **{name: given.get(name) for name in as_they_are},
     )
 
 

@@ -61,6 +61,8 @@ def pci_address(value: str) -> str:
 
 
 Pci = Annotated[str, AfterValidator(pci_address)]
+MigLayout = Annotated[int, Field(ge=0)] | list[Annotated[str, Field(min_length=1)]]
+Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -115,8 +117,13 @@ class ExpectTable(_Table):
     processes: list[str] = []
     nvlinks: int | None = Field(default=None, ge=0)
     infiniband_ports: int | None = Field(default=None, ge=1)
+    infiniband_rate: int | None = Field(default=None, ge=1)
+    partition: str | None = Field(default=None, pattern="^0x[0-9a-fA-F]{1,4}$")
     fabric: bool | None = None
-    mig: int | None = Field(default=None, ge=0)
+    imex_nodes: int | None = Field(default=None, ge=1)
+    mig: MigLayout | None = None
+    nvme_drives: int | None = Field(default=None, ge=0)
+    images: dict[str, Digest] = {}
     container_image: str | None = Field(default=None, min_length=1)
 
 

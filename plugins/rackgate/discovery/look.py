@@ -16,7 +16,8 @@ from rackgate.discovery.services import find_services
 from rackgate.discovery.triage import triage_of
 from rackgate.measurement import Reason
 from rackgate.side_by_side import within
-from rackgate.telemetry.host import FACTS, Fact, read_host
+from rackgate.telemetry.fact import Fact
+from rackgate.telemetry.host import FACTS, read_host
 from rackgate.telemetry.inventory_probes import FACT_OF_PIN
 from rackgate.telemetry.runner import LocalRunner
 from rackgate.telemetry.smi_inventory import parse_inventory

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from rackgate.discovery.machine import Step
+from rackgate.telemetry.host_demands import HostDemands
 from rackgate.telemetry.host_triage import STEPS
 from rackgate.verdict import Verdict
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rackgate.discovery.machine import FoundCards
-    from rackgate.telemetry.host import Fact
+    from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.runner import Ran, Runner
 
 __all__ = ["pci_accelerators", "triage_of"]
@@ -61,9 +62,15 @@ def triage_of(
 
 def _step(name: str, key: str, facts: Mapping[str, Fact]) -> Step:
     """Return the worst that preflight's own triage finds at a step."""
-    findings = STEPS[key](facts)
-    for verdict, ok in ((Verdict.FAIL, False), (Verdict.UNKNOWN, None), (Verdict.WARN, True)):
-        worst = next((one for one in findings if one.verdict is verdict), None)
+    findings = STEPS[key](facts, HostDemands(cards=1))
+    kinds = ((Verdict.FAIL, Verdict.FAIL, False), (Verdict.UNKNOWN, Verdict.FAIL, None))
+    for verdict, at_worst, ok in (
+        *kinds,
+        (Verdict.WARN, Verdict.WARN, True),
+        (Verdict.UNKNOWN, Verdict.WARN, True),
+    ):
+        found = (one for one in findings if (one.verdict, one.at_worst) == (verdict, at_worst))
+        worst = next(found, None)
         if worst is not None:
             return Step(name=name, ok=ok, text=worst.text, next_step=worst.next_step)
     return Step(name=name, ok=True, text="nothing is wrong")

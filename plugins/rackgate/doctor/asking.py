@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rackgate.target import EngineSpec, Node, Target
     from rackgate.telemetry.event_book import EventBook
-    from rackgate.telemetry.host import Fact
+    from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.smi_inventory import ListedCard
 
 __all__ = [
@@ -129,7 +129,7 @@ def ask_chassis(node: Node, limit_s: float) -> tuple[Reading, ...]:
             Reading(now_ns, node.name, node.name, name, None, Reason.NO_PERMISSION, text)
             for name in CHASSIS_FIELDS
         )
-    source = chassis_source_of(node.name, redfish, timeout_s=limit_s)
+    source = chassis_source_of(node.name, redfish, timeout_s=limit_s, sensors_s=limit_s / 2)
     try:
         return tuple(polled(source))
     finally:

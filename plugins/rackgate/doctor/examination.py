@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rackgate.doctor import asking
 from rackgate.side_by_side import within
+from rackgate.telemetry.chassis_probes import asked_for_firmware, firmware_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rackgate.doctor.asking import Engineered
     from rackgate.target import Target
     from rackgate.telemetry.event_book import EventBook
-    from rackgate.telemetry.host import Fact
+    from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.reading import Reading
     from rackgate.telemetry.smi_inventory import ListedCard
 
@@ -30,7 +31,8 @@ class Examination:
     """What was found. What has no entry did not answer within `deadline_s`, or was not asked.
 
     `readings` are of each node's cards, with all that their source lists; `logs` is each node's kernel
-    log with the problem of reading it; `tools` is where a program is on a node, None if it is not there.
+    log with the problem of reading it; `firmware` are the versions of each controller by its ids;
+    `tools` is where a program is on a node, None if it is not there.
     """
 
     target: Target
@@ -42,6 +44,7 @@ class Examination:
     facts: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
     logs: Mapping[str, tuple[EventBook, str]] = field(default_factory=dict)
     chassis: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
+    firmware: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     tools: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
     engines: Mapping[str, Engineered] = field(default_factory=dict)
     gateway: Engineered | None = None
@@ -61,6 +64,8 @@ def examine(target: Target, tools: Iterable[str] = (), deadline_s: float = 8.0) 
             jobs["logs", node.name] = partial(asking.ask_kernel_log, node, target)
         if node.access.redfish is not None:
             jobs["chassis", node.name] = partial(asking.ask_chassis, node, limit_s)
+    for node in asked_for_firmware(target.nodes):
+        jobs["firmware", node.name] = partial(firmware_of, node)
     for spec in target.engines:
         jobs["engines", spec.entity] = partial(asking.ask_engine, spec, target, limit_s)
     if target.gateway is not None:
@@ -78,6 +83,7 @@ def examine(target: Target, tools: Iterable[str] = (), deadline_s: float = 8.0) 
         facts=of("facts"),
         logs=of("logs"),
         chassis=of("chassis"),
+        firmware=of("firmware"),
         tools={(node, name): path for node, found in of("tools").items() for name, path in found.items()},
         engines=of("engines"),
         gateway=of("gateway").get("gateway"),

@@ -25,7 +25,7 @@ def measured_now(seen: Examination, profile: str) -> Probes:
         if node.name in seen.readings:
             readings, listed = seen.readings[node.name]
             found |= measured_cards(node, readings, listed)
-    found |= measured_hosts(seen.target, seen.facts)
+    found |= measured_hosts(seen.target, seen.facts, firmware=seen.firmware)
     books = {name: book for name, (book, _) in seen.logs.items()}
     problems = {name: problem for name, (_, problem) in seen.logs.items()}
     found |= probe_events(books, problems, time.perf_counter_ns(), profile)

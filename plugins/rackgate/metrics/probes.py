@@ -14,6 +14,7 @@ from rackgate.telemetry.container_probe import CONTAINER_PROBES
 from rackgate.telemetry.driver_probes import DRIVER_PROBES
 from rackgate.telemetry.host import FACTS
 from rackgate.telemetry.inventory_probes import CARD_HOLDERS, NODE_INVENTORY
+from rackgate.telemetry.link_probes import LINK_PROBES
 from rackgate.telemetry.node_probes import HOST_STEPS, NODE_PROBES
 from rackgate.telemetry.reading import CARD_FIELDS, CHASSIS_FIELDS, REQUIRED
 from rackgate.telemetry.run_events import RUN_PROBES
@@ -82,11 +83,15 @@ _INPUTS = {
     "identity_differences": ("card",),
     "nvlinks_lost": ("host:nvlinks",),
     "infiniband_ports_lost": ("host:infiniband",),
+    "partition_ports_outside": ("host:partitions",),
+    "imex_nodes_lost": ("host:imex_domain",),
+    "nvme_drives_lost": ("host:nvme_drives",),
+    "clock_distance_s": ("host:clock_to_ours",),
     "leak_detectors_wet": ("redfish:leak_detectors_wet", "redfish:leak_detectors_unknown"),
     **dict.fromkeys(STORAGE_PROBES, ("host:kernel", "tool:fio|tool:dd")),
     **dict.fromkeys(CONTAINER_PROBES, ("docker",)),
     "pins_differing": ("host:kernel",),
-    **dict.fromkeys((*HOST_STEPS, "host_warnings", "host_outliers"), ("host:kernel",)),
+    **dict.fromkeys((*HOST_STEPS, "host_warnings", "host_outliers", "facts_split"), ("host:kernel",)),
     "host_module": ("host:kernel", "host:nvidia_loaded"),
     "host_driver": ("host:kernel", "host:driver_module", "host:driver_library"),
     "host_cuda": ("host:kernel", "host:cuda"),
@@ -169,7 +174,7 @@ def metrics_of_probes(probes: Iterable[Probe]) -> dict[str, Metric]:
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
     of_cards = CARD_PROBES | CARD_HOLDERS | DRIVER_PROBES
-    of_nodes = NODE_PROBES | NODE_INVENTORY | STORAGE_PROBES | CONTAINER_PROBES
+    of_nodes = NODE_PROBES | LINK_PROBES | NODE_INVENTORY | STORAGE_PROBES | CONTAINER_PROBES
     for name, (unit, definition) in (_PROBES | of_cards | of_nodes).items():
         register(
             name,

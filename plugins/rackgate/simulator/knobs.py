@@ -111,6 +111,7 @@ class NodeKnobs:
     controller_answers: bool = True
     leak: str = ""
     supply_broken: bool = False
+    fan_stopped: bool = False
     host_root: str = "healthy"
     sku: str = ""
 

@@ -43,8 +43,12 @@ _ORDERED = Expect(
     firmware={"BMC": "24.10-4"},
     nvlinks=4,
     infiniband_ports=2,
+    infiniband_rate=400,
+    partition="0xffff",
     fabric=True,
+    imex_nodes=2,
     mig=0,
+    nvme_drives=2,
     container_image="rackgate/cuda:13.0",
 )
 

@@ -147,9 +147,14 @@ def _host_sources(node: Node, access: NodeAccess, plan: TelemetryPlan) -> list[S
     return found
 
 
-def chassis_source_of(node: str, redfish: Redfish, *, timeout_s: float = 5.0) -> RedfishSource:
-    """Return the source of a node's chassis; the login is what the named variables hold now."""
-    return RedfishSource(node, redfish.url, _login(redfish), timeout_s=timeout_s)
+def chassis_source_of(
+    node: str, redfish: Redfish, *, timeout_s: float = 5.0, sensors_s: float = 1.0
+) -> RedfishSource:
+    """Return the source of a node's chassis; the login is what the named variables hold now.
+
+    Each poll reads sensors for `sensors_s` at most.
+    """
+    return RedfishSource(node, redfish.url, _login(redfish), timeout_s=timeout_s, sensors_s=sensors_s)
 
 
 def kernel_log_of(

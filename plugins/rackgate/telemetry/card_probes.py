@@ -32,7 +32,7 @@ CARD_PROBES = {
 _SAME_NAME = (
     *("recovery_action", "row_remap_pending", "row_remap_failed", "remapped_rows_uncorrectable"),
     *("ecc_volatile_uncorrectable", "ecc_aggregate_uncorrectable", "nvlinks_up"),
-    *("power_supplies_bad", "clock_offset_s"),
+    *("power_supplies_bad", "chassis_findings", "clock_offset_s"),
 )
 _UNITS = {name: unit for name, (unit, _) in (CARD_PROBES | NODE_PROBES).items()}
 
@@ -62,7 +62,13 @@ def _from(name: str, entity: str, reading: Reading) -> Measurement:
         reason = reading.reason or Reason.ABSENT
         return missing(name, entity, _UNITS[name], reason, reading.detail)
     return Measurement(
-        metric=name, entity=entity, value=reading.value, unit=_UNITS[name], count=1, source="probe"
+        metric=name,
+        entity=entity,
+        value=reading.value,
+        unit=_UNITS[name],
+        count=1,
+        detail=reading.detail,
+        source="probe",
     )
 
 

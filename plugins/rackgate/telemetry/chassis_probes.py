@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from rackgate.measurement import Measurement
     from rackgate.target import Node
 
-__all__ = ["firmware_of", "probe_chassis"]
+_SENSORS_S = 30.0
+
+__all__ = ["asked_for_firmware", "firmware_of", "firmware_of_nodes", "probe_chassis"]
 
 
 def probe_chassis(nodes: Sequence[Node]) -> dict[tuple[str, str], Measurement]:
@@ -31,16 +33,29 @@ def probe_chassis(nodes: Sequence[Node]) -> dict[tuple[str, str], Measurement]:
 def _look(node: Node) -> dict[tuple[str, str], Measurement]:
     if node.access.redfish is None:
         return {}
-    source = chassis_source_of(node.name, node.access.redfish)
+    source = chassis_source_of(node.name, node.access.redfish, sensors_s=_SENSORS_S)
     try:
         return probe_readings(source.poll(), [node.name])
     finally:
         source.close()
 
 
+def firmware_of_nodes(nodes: Sequence[Node]) -> dict[str, dict[str, str]]:
+    """Return the controllers' versions by node and id; of one that is silent nothing."""
+    asked = asked_for_firmware(nodes)
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        return dict(zip((node.name for node in asked), pool.map(firmware_of, asked), strict=True))
+
+
+def asked_for_firmware(nodes: Sequence[Node]) -> list[Node]:
+    """Return the nodes whose firmware matters: the target pins some, or two controllers can be compared."""
+    reached = [node for node in nodes if node.access.redfish is not None]
+    return [node for node in reached if node.expect.firmware or len(reached) > 1]
+
+
 def firmware_of(node: Node) -> dict[str, str]:
-    """Return the controller's versions by its ids, where the target pins any; nothing if it is silent."""
-    if node.access.redfish is None or not node.expect.firmware:
+    """Return the versions that a node's controller tells, by its ids; nothing if it is silent."""
+    if node.access.redfish is None:
         return {}
     source = chassis_source_of(node.name, node.access.redfish)
     try:

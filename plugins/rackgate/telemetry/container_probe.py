@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
@@ -20,6 +21,7 @@ CONTAINER_PROBES = {
 }
 """Unit and definition of the look into a container."""
 
+_REMOVAL_S = 10.0
 _REFUSED = re.compile(
     r"could not select device driver|unresolvable CDI devices|nvidia-container-cli|unknown runtime specified",
     re.IGNORECASE,
@@ -31,19 +33,22 @@ def probe_container(
 ) -> dict[tuple[str, str], Measurement]:
     """Run one container of an image that is there already, and count the cards that it does not list.
 
-    It is removed at its end, has no network, and no image is pulled. Where the daemon cannot give cards
-    all are missing; where there is no daemon or image nothing is known.
+    It is removed at its end and at the deadline, has no network, and no image is pulled. Where the daemon
+    cannot give cards all are missing; where there is no daemon or image nothing is known.
     """
-    name = "cards_not_in_container"
-    options = ("--rm", "--pull", "never", "--network", "none", "--gpus", "all")
+    name, box = "cards_not_in_container", f"rackgate-cards-{secrets.token_hex(6)}"
+    options = ("--rm", "--name", box, "--pull", "never", "--network", "none", "--gpus", "all")
     query = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader")
     ran = runner.run(
         Command(
             argv=("docker", "run", *options, image, *query),
             grant="membership of the group docker (which is root's equal), or a rootless daemon",
+            known_as="docker run nvidia-smi",
         ),
         deadline_s,
     )
+    if ran.reason is Reason.TIMEOUT:  # the client is gone, its container is not
+        runner.run(Command(argv=("docker", "rm", "--force", box)), _REMOVAL_S)
     said = ran.text + ran.error
     refused = _REFUSED.search(said)
     rows = [[cell.strip() for cell in line.split(",")] for line in ran.text.splitlines() if "," in line]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from rackgate.measurement import Reason
 from rackgate.telemetry.child import kill_group
 from rackgate.telemetry.leases import Leases
-from rackgate.telemetry.runner import Command, Ran, run_process, with_root
+from rackgate.telemetry.runner import SBIN, Command, Ran, run_process, with_root
 from rackgate.telemetry.shell_files import read_files
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class DockerBox:
         if problem is not None:
             return problem
         left_s = max(0.1, ends - time.monotonic())
-        limited = f"exec timeout -k 1 {math.ceil(left_s)} {script}"
+        limited = f"PATH=/usr/local/bin:/usr/bin:/bin:{SBIN} exec timeout -k 1 {math.ceil(left_s)} {script}"
         settings = ("--env", "SYSTEMD_IGNORE_CHROOT=1")
         argv = ("exec", *settings, self._name, "chroot", "/host", "/bin/sh", "-c", limited)
         return run_process([*self._host.client, *argv], left_s + _GRACE_S, silence_s=silence_s)

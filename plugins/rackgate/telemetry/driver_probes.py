@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.telemetry.fabric import FabricCard, judge_fabric
-from rackgate.telemetry.smi_inventory import listed_as, parse_inventory, parse_links
+from rackgate.telemetry.smi_inventory import listed_as, mig_instances, parse_inventory, parse_links
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rackgate.target import Card, Node
-    from rackgate.telemetry.host import Fact
+    from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.smi_inventory import ListedCard
 
 __all__ = ["DRIVER_PROBES", "probe_domains", "probe_driver"]
@@ -23,7 +23,11 @@ Probes = dict[tuple[str, str], Measurement]
 DRIVER_PROBES = {
     "sram_uncorrectable": ("errors", "Uncorrectable errors of the card's on-chip memory in its whole life."),
     "nvlinks_lost": ("links", "NVLinks that the target declares - those up at the speed of most."),
-    "mig_differences": ("instances", "MIG instances of the card more or fewer than the target declares."),
+    "mig_differences": (
+        "instances",
+        "MIG instances of the card more or fewer than declared, of each profile where those are named.",
+    ),
+    "ecc_off": ("bool", "1 if error correction of the card's memory is off, else 0."),
 }
 """Unit and definition of what only the driver's own tool says of a card."""
 
@@ -43,8 +47,9 @@ def probe_driver(node: Node, facts: Mapping[str, Fact]) -> Probes:
         if listed is not None and listed.recovery_action is not None:
             found["recovery_action", card.name] = _action(card, listed.recovery_action)
         found["sram_uncorrectable", card.name] = _sram(card, listed, answer)
+        found["ecc_off", card.name] = _ecc(card, listed, answer)
         if node.expect.mig is not None:
-            found["mig_differences", card.name] = _mig(card, listed, answer, node.expect.mig)
+            found["mig_differences", card.name] = _mig(card, listed, facts, node.expect.mig)
         if node.expect.nvlinks is not None:
             found["nvlinks_lost", card.name] = _links(card, links, node.expect.nvlinks)
     return found
@@ -102,14 +107,36 @@ def _sram(card: Card, listed: ListedCard | None, answer: Fact) -> Measurement:
     return _value(name, card.name, listed.sram_uncorrectable, "errors", "")
 
 
-def _mig(card: Card, listed: ListedCard | None, answer: Fact, declared: int) -> Measurement:
+def _ecc(card: Card, listed: ListedCard | None, answer: Fact) -> Measurement:
+    name = "ecc_off"
+    if listed is None or listed.ecc is None:
+        return _unsaid(name, card, answer, "whether error correction is on")
+    return _value(name, card.name, float(listed.ecc != "Enabled"), "bool", f"ECC is {listed.ecc.lower()}")
+
+
+def _mig(
+    card: Card, listed: ListedCard | None, facts: Mapping[str, Fact], declared: int | tuple[str, ...]
+) -> Measurement:
     name = "mig_differences"
     if listed is None:
-        return _unsaid(name, card, answer, "MIG instances")
+        return _unsaid(name, card, facts["driver_answer"], "MIG instances")
+    if not isinstance(declared, int):
+        return _profiles(card, listed, facts["cards_listed"], declared)
     there = listed.mig_devices if listed.mig == "Enabled" else 0
     mode = (listed.mig or "not supported").lower()
     text = f"{there} instances, {declared} declared; MIG is {mode}"
     wrong = abs(there - declared) or float(declared == 0 and listed.mig == "Enabled")
+    return _value(name, card.name, wrong, "instances", text)
+
+
+def _profiles(card: Card, listed: ListedCard, said: Fact, declared: tuple[str, ...]) -> Measurement:
+    name, instances = "mig_differences", mig_instances(said.value or "")
+    mine = instances.get(listed.uuid or "", instances.get(str(listed.index)))
+    if mine is None:
+        return _unsaid(name, card, said, "profiles of MIG instances")
+    there, asked = Counter(mine), Counter(declared)
+    wrong = sum(((there - asked) + (asked - there)).values())
+    text = f"{', '.join(mine) or 'none'}; declared {', '.join(declared)}"
     return _value(name, card.name, wrong, "instances", text)
 
 

@@ -6,10 +6,21 @@ What cannot be read is None with the reason beside it. Nothing is changed on the
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from rackgate.measurement import Reason
+from rackgate.side_by_side import within
+from rackgate.telemetry.fact import Fact
+from rackgate.telemetry.host_clock import CLOCK_COMMANDS, clock_fact, clock_to_ours
+from rackgate.telemetry.host_links import (
+    imex_domain,
+    nic_firmware,
+    nvme_drives,
+    nvswitches,
+    partitions,
+    ports,
+)
 from rackgate.telemetry.runner import Command, Ran
 from rackgate.telemetry.smi_inventory import parse_inventory
 
@@ -28,7 +39,14 @@ _FILES = (
     "/proc/meminfo",
     "/proc/self/limits",
     "/proc/net/dev",
+    "/proc/driver/nvidia/gpus/*/information",
+    "/proc/driver/nvidia-nvswitch/devices/*/information",
     "/sys/module/nvidia/version",
+    "/sys/firmware/memmap/0/type",
+    "/sys/firmware/efi/fw_platform_size",
+    "/sys/firmware/efi/efivars/SecureBoot-*",
+    "/sys/class/nvme/*/state",
+    "/sys/class/net/lo/operstate",
     "/sys/kernel/security/lockdown",
     "/etc/docker/daemon.json",
     "/etc/cdi/*.yaml",
@@ -40,7 +58,7 @@ _FILES = (
 )
 _SHM = "/dev/shm"  # noqa: S108 - it is looked at, nothing is put there
 _COMMANDS = {
-    "chronyc": Command(argv=("chronyc", "-c", "tracking"), grant="the package chrony, running"),
+    **CLOCK_COMMANDS,
     "df_shm": Command(argv=("df", "-B1", "--output=size", _SHM)),
     "services": Command(
         argv=("systemctl", "is-active", "nvidia-fabricmanager", "nvidia-persistenced", "nvidia-imex")
@@ -52,6 +70,21 @@ _COMMANDS = {
     "fabric_manager": Command(argv=("nv-fabricmanager", "--version")),
     "toolkit": Command(argv=("nvidia-ctk", "--version")),
     "bridges": Command(argv=("lspci", "-vv"), root=True, grant="CAP_SYS_ADMIN for `lspci -vv`"),
+    "cards": Command(argv=("nvidia-smi", "-L"), grant="access to /dev/nvidiactl"),
+    "imex_domain": Command(
+        argv=("nvidia-imex-ctl", "-N", "-j"), grant="read access to /etc/nvidia-imex/config.cfg"
+    ),
+    "pkeys": Command(
+        argv=("sh", "-c", "grep -Hv 0x0000 /sys/class/infiniband/*/ports/*/pkeys/*"), known_as="pkeys"
+    ),
+    "images": Command(
+        argv=(
+            *("docker", "images", "--no-trunc", "--format"),
+            "{{.Repository}}:{{.Tag}} {{.Digest}} {{.ID}}",
+        ),
+        grant="membership of the group docker (which is root's equal), or a rootless daemon",
+        known_as="docker images",
+    ),
     "dkms": Command(argv=("dkms", "status")),
     "secure_boot": Command(argv=("mokutil", "--sb-state")),
     "docker": Command(
@@ -60,17 +93,9 @@ _COMMANDS = {
     ),
 }
 
-_PATIENCE = 4
-"""`nvidia-smi` wakes every card first where no persistence daemon runs: seconds for each."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One value in words, or why there is none."""
-
-    value: str | None
-    reason: Reason | None = None
-    detail: str = ""
+_SLOW = ("nvidia_smi", "nvlink", "cards")
+_PATIENCE_S = 1.5
+"""Where no persistence daemon runs `nvidia-smi` wakes every card first: seconds for each."""
 
 
 def driver_mismatch(proc_version: str, said: str) -> tuple[str | None, str | None]:
@@ -85,16 +110,29 @@ def _module_version(proc_version: str) -> str | None:
 
 
 def read_host(runner: Runner, deadline_s: float = 5.0) -> dict[str, Fact]:
-    """Return every fact of a host, each with its value or its reason."""
+    """Return every fact of a host, each with its value or its reason.
+
+    Commands run side by side before one deadline; `nvidia-smi` has 1.5 s more for each card that the
+    driver lists. What hangs is left behind, and its facts are None.
+    """
     files = runner.read(_FILES, deadline_s)
     lost = next((ran for ran in files.values() if ran.reason in (Reason.TIMEOUT, Reason.UNREACHABLE)), None)
     if lost is not None:  # a node that gives no file gives no command either
         return {name: Fact(None, lost.reason, lost.detail) for name in FACTS}
-    ran = {
-        name: runner.run(command, deadline_s * (_PATIENCE if name == "nvidia_smi" else 1))
+    cards = sum(1 for path in files if path.startswith("/proc/driver/nvidia/gpus/"))
+    patience_s = deadline_s + _PATIENCE_S * cards
+    jobs: dict[str, Callable[[], Any]] = {
+        name: partial(runner.run, command, patience_s if name in _SLOW else deadline_s)
         for name, command in _COMMANDS.items()
     }
-    return {name: read(files, ran) for name, read in FACTS.items()}
+    answers = within({**jobs, "clock": partial(clock_to_ours, runner, deadline_s)}, patience_s + 0.5)
+    late = f"did not end within {patience_s:g} s"
+    ours = answers.get("clock") or Fact(None, Reason.TIMEOUT, f"`date` {late}")
+    ran = {
+        name: answers.get(name) or Ran(reason=Reason.TIMEOUT, detail=f"{command.argv[0]} {late}")
+        for name, command in _COMMANDS.items()
+    }
+    return {name: read(files, ran) for name, read in FACTS.items()} | {"clock_to_ours": ours}
 
 
 def _file(path: str, find: Callable[[str], str | None]) -> Callable[..., Fact]:
@@ -168,13 +206,6 @@ def _memlock(text: str) -> str | None:
     return found[1] if found else None
 
 
-def _chrony_offset(text: str) -> str | None:
-    columns = text.strip().split(",")
-    if len(columns) < 14 or columns[13].strip() == "Not synchronised":
-        return None
-    return columns[4]
-
-
 def _service(number: int) -> Callable[[str], str | None]:
     def find(text: str) -> str | None:
         lines = text.split()
@@ -183,28 +214,23 @@ def _service(number: int) -> Callable[[str], str | None]:
     return find
 
 
-def _ports(files: Mapping[str, Ran], _: Mapping[str, Ran]) -> Fact:
-    states = {path: ran.text for path, ran in files.items() if re.search(r"/ports/\d+/state$", path)}
-    if not states:
-        return Fact(None, Reason.ABSENT, "no InfiniBand port here")
-    parts = []
-    for path, text in sorted(states.items()):
-        device = path.split("/")[4]
-        rate = files.get(path.removesuffix("state") + "rate")
-        parts.append(f"{device}: {text.split(':')[-1].strip()} {rate.text.strip() if rate else ''}".strip())
-    return Fact("; ".join(parts))
-
-
-def _nic_firmware(files: Mapping[str, Ran], _: Mapping[str, Ran]) -> Fact:
-    versions = {ran.text.strip() for path, ran in files.items() if path.endswith("/fw_ver")}
-    if not versions:
-        return Fact(None, Reason.ABSENT, "no InfiniBand card here")
-    return Fact(", ".join(sorted(versions)))
-
-
 def _cdi(files: Mapping[str, Ran], _: Mapping[str, Ran]) -> Fact:
     specs = [path for path, ran in files.items() if "/cdi/" in path and "nvidia" in ran.text]
     return Fact(", ".join(sorted(specs))) if specs else Fact(None, Reason.ABSENT, "no CDI specification")
+
+
+def _secure_boot(files: Mapping[str, Ran], commands: Mapping[str, Ran]) -> Fact:
+    """Return mokutil's words, else what the firmware's own variable says; a machine without EFI has none."""
+    said = _said("secure_boot", lambda text: text.strip() or None, any_status=True)(files, commands)
+    if said.value is not None:
+        return said
+    variable = next((ran for path, ran in files.items() if "/efivars/SecureBoot-" in path and ran.text), None)
+    if variable is not None:
+        return Fact(f"SecureBoot {'enabled' if variable.text.endswith(chr(1)) else 'disabled'}")
+    firmware = [path for path in files if path.startswith("/sys/firmware/")]
+    if firmware and not any("/efi/" in path for path in firmware):
+        return Fact("this machine has no EFI")
+    return said
 
 
 def _lockdown(text: str) -> str | None:
@@ -228,7 +254,7 @@ FACTS: Mapping[str, Callable[[Mapping[str, Ran], Mapping[str, Ran]], Fact]] = {
     "uvm_loaded": _file("/proc/modules", _module("nvidia_uvm")),
     "cuda": _cuda,
     "dkms": _said("dkms", lambda text: text.strip() or None),
-    "secure_boot": _said("secure_boot", lambda text: text.strip() or None, any_status=True),
+    "secure_boot": _secure_boot,
     "lockdown": _file("/sys/kernel/security/lockdown", _lockdown),
     "fabric_manager": _said("services", _service(0), any_status=True),
     "fabric_manager_version": _said("fabric_manager", lambda text: _first(r":\s*(\d[\d.]+)", text)),
@@ -242,9 +268,16 @@ FACTS: Mapping[str, Callable[[Mapping[str, Ran], Mapping[str, Ran]], Fact]] = {
     "hugepages": _file("/proc/meminfo", _meminfo("HugePages_Total")),
     "memlock_bytes": _file("/proc/self/limits", _memlock),
     "shm_bytes": _said("df_shm", lambda text: _first(r"(\d+)\s*$", text)),
-    "clock_offset_s": _said("chronyc", _chrony_offset),
-    "infiniband": _ports,
-    "nic_firmware": _nic_firmware,
+    "clock_offset_s": lambda _, commands: clock_fact({name: commands[name] for name in CLOCK_COMMANDS}),
+    "clock_to_ours": lambda _files, _commands: Fact(None, Reason.ABSENT, "it was not asked"),
+    "infiniband": ports,
+    "nic_firmware": nic_firmware,
+    "partitions": partitions,
+    "imex_domain": imex_domain,
+    "nvswitches": nvswitches,
+    "nvme_drives": nvme_drives,
+    "cards_listed": _said("cards", lambda text: text.strip() or None),
+    "images": _said("images", str.strip),
     "acs_bridges": _said("bridges", _bridges),
 }
 """Every fact by name: how it is found in the files and in what the commands said."""

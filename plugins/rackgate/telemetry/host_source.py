@@ -7,12 +7,14 @@ import time
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
+from rackgate.telemetry.host_clock import CLOCK_COMMANDS, clock_fact, clock_to_ours, distance_s
 from rackgate.telemetry.reading import HOST_FIELDS, Reading
 from rackgate.telemetry.runner import Command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.runner import Ran, Runner
 
 __all__ = ["HostSource", "host_signals"]
@@ -28,8 +30,9 @@ _FILES = (
     "/sys/class/infiniband/*/ports/*/counters/port_rcv_errors",
     "/sys/class/infiniband/*/ports/*/counters/link_error_recovery",
 )
-_FIELDS = tuple(name for name in HOST_FIELDS if name != "xid_watch")  # that is the kernel log's
-_CLOCK = Command(argv=("chronyc", "-c", "tracking"))
+_OTHERS = ("xid_watch", "clock_to_ours_s", "clock_to_ours_bound_s")  # the kernel log's, and seldom asked
+_FIELDS = tuple(name for name in HOST_FIELDS if name not in _OTHERS)
+_EXCHANGE_S = 60.0
 _DISK = Command(argv=("df", "-Pk", "/"))
 _VIRTUAL = ("lo", "docker", "veth", "br-", "virbr", "cni", "flannel", "cali", "tun", "dummy")
 
@@ -45,6 +48,8 @@ class HostSource:
         self._deadline_s = deadline_s
         self._asked = -1e9
         self._cpu: tuple[float, float] | None = None
+        self._clock_by = ""
+        self._exchanged_at = -1e9
 
     def poll(self) -> list[Reading]:
         """Return every host field, or why there is none; nothing if it is not time yet."""
@@ -60,10 +65,10 @@ class HostSource:
             return self.nothing(
                 reason or Reason.ABSENT, lost.detail if lost is not None else "no file at all"
             )
-        clock, disk = (self._runner.run(command, self._deadline_s) for command in (_CLOCK, _DISK))
+        clock, disk = self._clock(), self._runner.run(_DISK, self._deadline_s)
         values = host_signals(files, clock, disk)
         self._use_cpu(files, values)
-        return self._readings(values, clock)
+        return self._readings(values, clock) + self._exchanged()
 
     def nothing(self, reason: Reason, detail: str) -> list[Reading]:
         """Return every host field without a value."""
@@ -74,13 +79,38 @@ class HostSource:
         """Let go of the node."""
         self._runner.close()
 
+    def _clock(self) -> Fact:
+        """Ask the services that may know the clock's offset until one does, and that one from then on."""
+        said: dict[str, Ran] = {}
+        for name in (self._clock_by,) if self._clock_by else CLOCK_COMMANDS:
+            said[name] = self._runner.run(CLOCK_COMMANDS[name], self._deadline_s)
+            fact = clock_fact(said)
+            if fact.value is not None:
+                self._clock_by = name
+                return fact
+        self._clock_by = ""
+        return clock_fact(said)
+
+    def _exchanged(self) -> list[Reading]:
+        """Return the node's clock - ours and half of the round trip, once a minute."""
+        if time.monotonic() - self._exchanged_at < _EXCHANGE_S:
+            return []
+        self._exchanged_at = time.monotonic()
+        found = distance_s(clock_to_ours(self._runner, self._deadline_s))
+        t_ns = time.perf_counter_ns()
+        names = ("clock_to_ours_s", "clock_to_ours_bound_s")
+        return [
+            Reading(t_ns, self._node, self._node, name, value)
+            for name, value in zip(names, found or (), strict=False)
+        ]
+
     def _use_cpu(self, files: Mapping[str, Ran], values: dict[str, float]) -> None:
         now = _cpu_times(files.get("/proc/stat"))
         before, self._cpu = self._cpu, now
         if now is not None and before is not None and now[1] > before[1]:
             values["cpu_pct"] = 100.0 * (now[0] - before[0]) / (now[1] - before[1])
 
-    def _readings(self, values: Mapping[str, float], clock: Ran) -> list[Reading]:
+    def _readings(self, values: Mapping[str, float], clock: Fact) -> list[Reading]:
         t_ns = time.perf_counter_ns()
         readings = []
         for name in _FIELDS:
@@ -99,17 +129,16 @@ class HostSource:
         return readings
 
 
-def host_signals(files: Mapping[str, Ran], clock: Ran, disk: Ran) -> dict[str, float]:
-    """Return our host fields from files and what two commands said; what is not there has no entry."""
+def host_signals(files: Mapping[str, Ran], clock: Fact, disk: Ran) -> dict[str, float]:
+    """Return our host fields; what is not in the files, the clock's offset or `df` has no entry."""
     values: dict[str, float] = {}
     memory = re.search(r"^MemAvailable:\s+(\d+)", _text(files, "/proc/meminfo"), re.MULTILINE)
     if memory:
         values["host_memory_available_mib"] = int(memory[1]) / 1024
     _network(files, values)
     _infiniband(files, values)
-    columns = clock.text.strip().split(",") if clock.ok else []
-    if len(columns) >= 14 and columns[13].strip() != "Not synchronised":
-        values["clock_offset_s"] = float(columns[4])
+    if clock.value is not None:
+        values["clock_offset_s"] = float(clock.value)
     if disk.ok:
         last = disk.text.strip().splitlines()[-1].split()
         if len(last) >= 4 and last[3].isdigit():

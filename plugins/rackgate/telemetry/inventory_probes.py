@@ -7,13 +7,14 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
+from rackgate.telemetry.same_facts import image_digests
 from rackgate.telemetry.smi_inventory import listed_as, parse_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from rackgate.target import Card, Node
-    from rackgate.telemetry.host import Fact
+    from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.smi_inventory import CardProcess, ListedCard
 
 __all__ = ["CARD_HOLDERS", "FACT_OF_PIN", "NODE_INVENTORY", "probe_holders", "probe_listing", "probe_pins"]
@@ -111,6 +112,10 @@ def probe_pins(node: Node, facts: Mapping[str, Fact], firmware: Mapping[str, str
             one = listed_as(card, inventory.cards) if inventory else None
             seen.append((f"{pin} of {card.name}", pinned[pin], getattr(one, pin) if one else None))
     seen += [(f"firmware {id_}", value, firmware.get(id_)) for id_, value in node.expect.firmware.items()]
+    digests = image_digests(facts["images"].value or "")
+    for image, wanted in node.expect.images.items():
+        known = digests.get(image, ())
+        seen.append((f"image {image}", wanted, wanted if wanted in known else next(iter(known), None)))
     if not seen:
         return {}
     different = [

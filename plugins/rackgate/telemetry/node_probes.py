@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.telemetry.host_findings import host_findings, outliers
+from rackgate.telemetry.host_clock import distance_s
+from rackgate.telemetry.host_demands import HostDemands
+from rackgate.telemetry.host_findings import host_findings
 from rackgate.telemetry.host_triage import STEPS
+from rackgate.telemetry.same_facts import outliers, splits
 from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from rackgate.target import Node
-    from rackgate.telemetry.host import Fact
-    from rackgate.telemetry.host_triage import HostFinding
+    from rackgate.telemetry.fact import Fact
+    from rackgate.telemetry.host_finding import HostFinding
 
-__all__ = ["HOST_STEPS", "NODE_PROBES", "probe_hosts", "probe_ports"]
+__all__ = ["HOST_STEPS", "NODE_PROBES", "probe_hosts", "probe_same"]
 
 Probes = dict[tuple[str, str], Measurement]
 
@@ -40,12 +40,17 @@ HOST_STEPS = {
 NODE_PROBES = {
     **HOST_STEPS,
     "host_warnings": ("findings", "Findings of class WARN in any step: complete, but degraded."),
-    "host_outliers": ("facts", "Facts in which the node differs from most other nodes."),
+    "host_outliers": ("facts", "Facts in which the node differs from most nodes."),
+    "facts_split": ("facts", "Facts in which nodes differ and no value is that of most of them."),
     "clock_offset_s": ("s", "Distance of the node's clock from its time server's."),
+    "clock_distance_s": (
+        "s",
+        "Distance of the node's clock from ours that is proven: |offset| - half of the quickest round trip.",
+    ),
     "leak_detectors_wet": ("detectors", "Leak detectors that are wet, where all of them are enabled."),
-    "infiniband_ports_lost": (
-        "ports",
-        "InfiniBand ports that the target declares - those that are active at the rate of most.",
+    "chassis_findings": (
+        "findings",
+        "Sensors beyond their thresholds or in bad health, and fans in bad health or standing still.",
     ),
     "power_supplies_bad": ("supplies", "Power supplies that are not enabled and healthy."),
     "xids_since_boot": (
@@ -65,54 +70,73 @@ NODE_PROBES = {
 """Unit and definition of each probe of a node."""
 
 
-def probe_hosts(facts: Mapping[str, Mapping[str, Fact]], cards: Mapping[str, int]) -> Probes:
-    """Return findings and outliers of each node; `cards` is how many each should have."""
+def probe_hosts(facts: Mapping[str, Mapping[str, Fact]], demands: Mapping[str, HostDemands]) -> Probes:
+    """Return findings and clocks of each node; `demands` is what is asked of each."""
     found: Probes = {}
-    different = outliers(facts)
     for node, known in facts.items():
         unread = _unread(known)
         if unread is not None:
-            nothing = (*HOST_STEPS, "host_warnings", "host_outliers", "clock_offset_s")
+            nothing = (*HOST_STEPS, "host_warnings", "clock_offset_s", "clock_distance_s")
             found |= {(name, node): _not_read(name, node, unread) for name in nothing}
             continue
-        findings = host_findings(known, cards=cards.get(node, 0))
+        findings = host_findings(known, demands.get(node, HostDemands()))
         for step in STEPS:
             found[f"host_{step}", node] = _judged_step(step, node, findings)
-        warned = [one for one in findings if one.verdict is Verdict.WARN]
-        found["host_warnings", node] = _counted("host_warnings", node, len(warned), _words(warned))
-        mine = [one for one in different if one.node == node]
-        text = "; ".join(f"{one.fact} {one.value}, others {one.others} ({one.share})" for one in mine)
-        found["host_outliers", node] = _counted("host_outliers", node, len(mine), text)
+        found["host_warnings", node] = _warnings(node, findings)
         found["clock_offset_s", node] = _offset(node, known["clock_offset_s"])
+        found["clock_distance_s", node] = _distance(node, known["clock_to_ours"])
     return found
 
 
-def probe_ports(node: Node, fact: Fact) -> Probes:
-    """Return how many declared InfiniBand ports are not active, or slower than most of the node's."""
-    name, declared = "infiniband_ports_lost", node.expect.infiniband_ports
-    if declared is None:
-        return {}
-    if fact.value is None:
-        return {
-            (name, node.name): missing(name, node.name, "ports", fact.reason or Reason.ABSENT, fact.detail)
-        }
-    ports = re.findall(r"(\S+): (\w+) ?(\d*)", fact.value)
-    rates = [int(rate) for _, state, rate in ports if state == "ACTIVE" and rate]
-    usual = Counter(rates).most_common(1)[0][0] if rates else 0
-    good = sum(1 for _, state, rate in ports if state == "ACTIVE" and int(rate or 0) >= usual)
-    text = f"{good} of {declared} ports active at {usual} Gbit/s: {fact.value}"
-    return {(name, node.name): _counted(name, node.name, max(0, declared - good), text)}
+def probe_same(facts: Mapping[str, Mapping[str, Fact]], compared: Mapping[str, Mapping[str, Fact]]) -> Probes:
+    """Return in what each node differs from most, and for the rack in what nodes differ without a majority.
+
+    `compared` are the facts that are compared, by node, of all `facts`.
+    """
+    found: Probes = {}
+    different, open_ = outliers(compared), splits(compared)
+    read = [node for node, known in facts.items() if _unread(known) is None]
+    for node, known in facts.items():
+        unread = _unread(known)
+        if unread is not None:
+            found["host_outliers", node] = _not_read("host_outliers", node, unread)
+            continue
+        mine = [one for one in different if one.node == node]
+        text = "; ".join(f"{one.fact} {one.value}, others {one.others} ({one.share})" for one in mine)
+        found["host_outliers", node] = _counted("host_outliers", node, len(mine), text)
+    if len(facts) > 1:
+        said = [
+            f"{one.fact}: " + ", ".join(f"{value} on {' '.join(on)}" for value, on in one.values.items())
+            for one in open_
+        ]
+        name, text = "facts_split", "; ".join(said)
+        few = f"fewer than two nodes could be read: {', '.join(read) or 'none'}"
+        found[name, "rack"] = (
+            _counted(name, "rack", len(said), text)
+            if len(read) > 1
+            else missing(name, "rack", NODE_PROBES[name][0], Reason.TOO_FEW, few)
+        )
+    return found
 
 
 def _judged_step(step: str, node: str, findings: Iterable[HostFinding]) -> Measurement:
     """Return how many findings of a step FAIL; without one, what could not be read leaves it open."""
     mine = [one for one in findings if one.step == step]
     failed = [one for one in mine if one.verdict is Verdict.FAIL]
-    unknown = [one for one in mine if one.verdict is Verdict.UNKNOWN]
+    unknown = [one for one in mine if one.verdict is Verdict.UNKNOWN and one.at_worst is Verdict.FAIL]
     name = f"host_{step}"
     if unknown and not failed:
         return missing(name, node, "findings", Reason.ABSENT, _words(unknown))
     return _counted(name, node, len(failed), _words(failed))
+
+
+def _warnings(node: str, findings: Iterable[HostFinding]) -> Measurement:
+    """Return how many findings WARN; without one, what could not be read leaves it open."""
+    mine = [one for one in findings if one.at_worst is Verdict.WARN]
+    warned = [one for one in mine if one.verdict is Verdict.WARN]
+    if mine and not warned:
+        return missing("host_warnings", node, "findings", Reason.ABSENT, _words(mine))
+    return _counted("host_warnings", node, len(warned), _words(warned))
 
 
 def _words(findings: Iterable[HostFinding]) -> str:
@@ -134,7 +158,18 @@ def _offset(node: str, fact: Fact) -> Measurement:
     if fact.value is None:
         return missing(name, node, "s", fact.reason or Reason.ABSENT, fact.detail)
     value = abs(float(fact.value))
-    return Measurement(metric=name, entity=node, value=value, unit="s", count=1, source="probe")
+    return Measurement(
+        metric=name, entity=node, value=value, unit="s", count=1, detail=fact.detail, source="probe"
+    )
+
+
+def _distance(node: str, fact: Fact) -> Measurement:
+    name, exchanged = "clock_distance_s", distance_s(fact)
+    if exchanged is None:
+        return missing(name, node, "s", fact.reason or Reason.ABSENT, fact.detail)
+    offset, bound, proven = exchanged
+    text = f"the node's clock - ours = {offset * 1e3:.2f} ms, good to {bound * 1e3:.2f} ms"
+    return Measurement(metric=name, entity=node, value=proven, unit="s", count=1, detail=text, source="probe")
 
 
 def _counted(name: str, node: str, number: int, detail: str) -> Measurement:

@@ -18,11 +18,15 @@ _SESSIONS = "/redfish/v1/SessionService/Sessions"
 
 
 class RedfishProblem(Exception):
-    """The controller did not give what was asked; `reason` says why."""
+    """The controller did not give what was asked; `reason` says why.
 
-    def __init__(self, reason: Reason, detail: str) -> None:
+    `answered` says that it did speak, of this resource: others may well be had.
+    """
+
+    def __init__(self, reason: Reason, detail: str, *, answered: bool = False) -> None:
         super().__init__(detail)
         self.reason = reason
+        self.answered = answered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +74,11 @@ class RedfishClient:
             status, body = self._request("GET", path)
         if status in (401, 403):
             cure = "give this user a role that may read (ReadOnly)"
-            raise RedfishProblem(Reason.NO_PERMISSION, f"{path}: {status}; {cure}")
+            raise RedfishProblem(Reason.NO_PERMISSION, f"{path}: {status}; {cure}", answered=True)
         if status == 404:
-            raise RedfishProblem(Reason.UNSUPPORTED, f"the controller has no {path}")
+            raise RedfishProblem(Reason.UNSUPPORTED, f"the controller has no {path}", answered=True)
         if status >= 400:
-            raise RedfishProblem(Reason.UNREACHABLE, f"{path} answered {status}")
+            raise RedfishProblem(Reason.UNREACHABLE, f"{path} answered {status}", answered=True)
         return body
 
     def close(self) -> None:
@@ -111,9 +115,9 @@ class RedfishClient:
         except httpx.HTTPError as error:
             raise _unreachable(self.url, error) from error
         except ValueError as error:
-            raise RedfishProblem(Reason.UNSUPPORTED, f"{path} is no JSON") from error
+            raise RedfishProblem(Reason.UNSUPPORTED, f"{path} is no JSON", answered=True) from error
         if not isinstance(body, dict):
-            raise RedfishProblem(Reason.UNSUPPORTED, f"{path} is no Redfish resource")
+            raise RedfishProblem(Reason.UNSUPPORTED, f"{path} is no Redfish resource", answered=True)
         return answer.status_code, body
 
 

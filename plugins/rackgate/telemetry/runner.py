@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = [
+    "SBIN",
     "Command",
     "LocalRunner",
     "Ran",
@@ -26,6 +27,9 @@ __all__ = [
     "run_process",
     "with_root",
 ]
+
+SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+"""Where many tools of a host are (`modinfo`, `dkms`), and what a plain user's PATH may lack."""
 
 _LIMIT_BYTES = 1 << 20
 _NAME_LENGTH = 120
@@ -85,11 +89,16 @@ class Runner(Protocol):
 
 
 def run_process(
-    argv: Sequence[str], deadline_s: float, text: str | None = None, silence_s: float | None = None
+    argv: Sequence[str],
+    deadline_s: float,
+    text: str | None = None,
+    silence_s: float | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Ran:
     """Run a process here; at the deadline its whole group is killed and not waited for.
 
-    So it is when it prints nothing for `silence_s`; what it printed until then is kept.
+    So it is when it prints nothing for `silence_s`; what it printed until then is kept. `environment` is
+    all that it gets, None for our own.
     """
     try:
         process = subprocess.Popen(
@@ -98,6 +107,7 @@ def run_process(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            env=environment,
         )
     except FileNotFoundError:
         return Ran(reason=Reason.TOOL_MISSING, detail=f"{argv[0]} is not installed")
@@ -175,8 +185,9 @@ class LocalRunner:
 
     def run(self, command: Command, deadline_s: float) -> Ran:
         """Run it, with `sudo -n` if it is refused and that is allowed."""
+        there = {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:{SBIN}"}
         return with_root(
-            lambda argv: run_process(argv, deadline_s, silence_s=command.silence_s),
+            lambda argv: run_process(argv, deadline_s, silence_s=command.silence_s, environment=there),
             command,
             sudo=self._sudo,
             is_root=os.geteuid() == 0,
@@ -198,7 +209,8 @@ class RootRunner:
     underscore as one underscore, 120 characters at most. A file that begins with `exit N` gives that
     status. A piece between `«` and `»` stands once for each card, `@` being its number, commas between;
     `@@` is how many cards there are. A file `grow N` reads as a number that begins at 0 and grows by N each
-    second. `base.txt` names a folder beside this one, whose files count where this one has none.
+    second; a command's `now N` is the present moment, N seconds later, as `date +%s.%N` prints it.
+    `base.txt` names a folder beside this one, whose files count where this one has none.
     """
 
     def __init__(self, root: Path, name: str = "localhost") -> None:
@@ -220,6 +232,8 @@ class RootRunner:
         found = re.match(r"exit (\d+)\n", text)
         body = _for_each_card(text[found.end() :] if found else text, command.cards)
         status = int(found[1]) if found else 0
+        moment = re.fullmatch(r"now (-?[\d.]+)\n?", body)
+        body = f"{time.time() + float(moment[1]):.9f}\n" if moment else body
         return judged(command.argv[0], status, body, body if status else "")
 
     def read(self, patterns: Sequence[str], deadline_s: float) -> Mapping[str, Ran]:

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
     from rackgate.target import Card
 
-__all__ = ["CardProcess", "Inventory", "ListedCard", "listed_as", "parse_inventory", "parse_links"]
+__all__ = [
+    "CardProcess",
+    "Inventory",
+    "ListedCard",
+    "listed_as",
+    "mig_instances",
+    "parse_inventory",
+    "parse_links",
+]
 
 _NOTHING = frozenset({"", "n/a", "[n/a]", "none", "requested functionality has been deprecated"})
 
@@ -46,6 +54,7 @@ class ListedCard:
     vbios: str | None = None
     persistence: str | None = None
     compute_mode: str | None = None
+    ecc: str | None = None
     mig: str | None = None
     mig_devices: int = 0
     recovery_action: str | None = None
@@ -104,6 +113,21 @@ def parse_links(text: str) -> dict[int, tuple[float | None, ...]]:
     return {index: tuple(speeds) for index, speeds in found.items()}
 
 
+def mig_instances(text: str) -> dict[str, tuple[str, ...]]:
+    """Return the profile of each MIG instance by the card's UUID and by its index, of `nvidia-smi -L`."""
+    found: dict[str, tuple[str, ...]] = {}
+    names: tuple[str, ...] = ()
+    for line in text.splitlines():
+        head = re.match(r"GPU (\d+): .*\(UUID: (GPU-[0-9a-fA-F-]+)\)", line)
+        if head is not None:
+            names = head.groups()
+            found |= dict.fromkeys(names, ())
+        instance = re.match(r"\s+MIG (\S+)\s+Device", line)
+        if instance is not None:
+            found |= {name: (*found[name], instance[1]) for name in names}
+    return found
+
+
 def _card(element: ET.Element, index: int) -> ListedCard:
     action = element.findtext("gpu_recovery_action")
     return ListedCard(
@@ -116,6 +140,7 @@ def _card(element: ET.Element, index: int) -> ListedCard:
         vbios=_text(element, "vbios_version"),
         persistence=_text(element, "persistence_mode"),
         compute_mode=_text(element, "compute_mode"),
+        ecc=_text(element, "ecc_mode/current_ecc"),
         mig=_text(element, "mig_mode/current_mig"),
         mig_devices=len(element.findall("mig_devices/mig_device")),
         recovery_action=action.strip().lower() if action and action.strip().lower() != "n/a" else None,

@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
-from rackgate.telemetry.runner import Command, Ran, run_process, with_root
+from rackgate.telemetry.runner import SBIN, Command, Ran, run_process, with_root
 from rackgate.telemetry.shell_files import read_files
 from rackgate.telemetry.ssh_connection import CONNECTIONS, GRACE_S, SshAddress
 
@@ -85,7 +85,8 @@ class SshRunner:
             CONNECTIONS.give_back(self._address)
 
     def _script(self, script: str, deadline_s: float, what: str, silence_s: float | None = None) -> Ran:
-        remote = f"exec timeout -k 1 {math.ceil(deadline_s)} {script}"
+        limited = f'PATH="$PATH:{SBIN}" exec timeout -k 1 {math.ceil(deadline_s)} {script}'
+        remote = f"exec sh -c {shlex.quote(limited)}"  # whatever the login shell is
         with self._lock:
             connection = self._connection = self._connection or CONNECTIONS.take(self._address)
         with connection.session(deadline_s + GRACE_S) as (argv, problem):

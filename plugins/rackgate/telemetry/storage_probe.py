@@ -28,6 +28,7 @@ STORAGE_PROBES = {
 
 _LEAST_MIB = 64
 _LIMIT_S = 5
+_DEPTH, _ENOUGH = 12, 200  # of a tree of millions of files
 _BLOCK_MIB, _BLOCKS = 4, 256
 _SMALL_BYTES, _SMALL_READS = 4096, 256
 _COPIED = re.compile(r"^(\d+) bytes.* copied, ([\d.e-]+) s", re.MULTILINE)
@@ -35,6 +36,8 @@ _COPIED = re.compile(r"^(\d+) bytes.* copied, ([\d.e-]+) s", re.MULTILINE)
 
 def probe_storage(node: str, runner: Runner, path: str, deadline_s: float = 10.0) -> Probes:
     """Return throughput and latency of reads below `path`: by fio where it is installed, else by dd.
+
+    The file is the largest of the first 200 of 64 MiB and more that are found within 5 s.
 
     Both read an existing file directly, at most 1 GiB and 5 s. Where the file system knows no direct
     reads the file is dropped from the cache first.
@@ -54,8 +57,9 @@ def probe_storage(node: str, runner: Runner, path: str, deadline_s: float = 10.0
 
 def _largest(path: str) -> Command:
     where = shlex.quote(path)
-    line = f"find -L {where} -type f -size +{_LEAST_MIB - 1}M -printf '%s %p\\n' | sort -rn | head -n 1"
-    return Command(argv=("sh", "-c", line), grant=f"read access to {path}")
+    find = f"find -L {where} -maxdepth {_DEPTH} -type f -size +{_LEAST_MIB - 1}M -printf '%s %p\\n'"
+    line = f"timeout {_LIMIT_S} {find} | head -n {_ENOUGH} | sort -rn | head -n 1"
+    return Command(argv=("sh", "-c", line), grant=f"read access to {path}", known_as="find the largest file")
 
 
 Measured = dict[str, tuple[float | None, str, Ran]]

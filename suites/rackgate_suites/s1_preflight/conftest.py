@@ -1,4 +1,4 @@
-"""Asks the probes while the cards are still free, then looks at every engine, the gateway and every card."""
+"""Looks at hosts and asks the probes before anything is started, then at every engine, gateway and card."""
 
 from __future__ import annotations
 
@@ -14,22 +14,41 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package")
 def observation(rack_run: Run, request: pytest.FixtureRequest) -> Observation:
-    """Run the tools that rows ask for, start the engines, and probe them, gateway, exporters and hosts."""
+    """Look at hosts, run the tools that rows ask for, start the engines, and probe them and the cards.
+
+    Where a host's module, driver, CUDA or container runtime fails, its engines are not started: they would
+    only repeat at length what the host says.
+    """
     from rackgate.engine_look import probe_apis, probe_engines, probe_gateway
     from rackgate.observation import Observation
-    from rackgate.preflight import probe_cards, probe_nodes
+    from rackgate.preflight import (
+        held_back,
+        look_into_nodes,
+        measured_hosts,
+        measured_nodes,
+        probe_cards,
+        recorded_facts,
+    )
     from rackgate.probes.stage import probe_stage
 
+    rack_run.on_progress(f"preflight: {len(rack_run.target.nodes)} hosts")
+    hosts = look_into_nodes(rack_run.target, profile=rack_run.profile)
+    planned = rack_run.ledger.planned.values()
+    rack_run.held = held_back(planned, measured_hosts(rack_run.target, hosts.facts))
     tools = probe_stage(rack_run, "preflight", engines_up=False)
     rack_engines: Site = request.getfixturevalue("rack_engines")
-    rack_run.on_progress(f"preflight: {len(rack_engines.target.engines)} engines, gateway, exporters, hosts")
+    target = rack_engines.target
+    rack_run.on_progress(f"preflight: {len(target.engines)} engines, gateway, exporters, controllers")
+    nodes = measured_nodes(target, hosts, rack_engines.process_groups)
+    for node, facts in recorded_facts(target, hosts.facts, nodes.firmware).items():
+        rack_run.record("facts", node=node, facts=facts)
     engines = probe_engines(rack_engines)
     probes = {
         **tools,
         **engines,
         **probe_apis(rack_engines, engines),
         **probe_gateway(rack_engines),
-        **probe_cards(rack_engines.target),
-        **probe_nodes(rack_engines.target, rack_engines.process_groups, profile=rack_run.profile),
+        **probe_cards(target),
+        **nodes.probes,
     }
-    return Observation(stage="preflight", target=rack_engines.target, probes=probes, profile=rack_run.profile)
+    return Observation(stage="preflight", target=target, probes=probes, profile=rack_run.profile)
