@@ -33,7 +33,9 @@ def probe_engines(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
     from rackgate.engines.probe import probe_engine
 
     def look(spec: EngineSpec) -> EngineProbe:
-        return probe_engine(spec.url or "", spec.model, key_headers(spec), spec.protocol, deadline_s)
+        return probe_engine(
+            spec.url or "", spec.model, key_headers(spec), spec.protocol, deadline_s, route=spec.route
+        )
 
     found: Probes = {}
     there = [spec for spec in site.target.engines if spec.url]
@@ -60,7 +62,9 @@ def probe_apis(site: Site, known: Probes, deadline_s: float = _DEADLINE_S) -> Pr
             reason = first.reason or Reason.DIED
             return dict.fromkeys(SMOKE, Shown(None, f"no token came out: {first.detail}", reason))
         headers = key_headers(spec)
-        return smoke_api(spec.url or "", spec.model, headers, offers=spec.offers, deadline_s=deadline_s)
+        return smoke_api(
+            spec.url or "", spec.model, headers, offers=spec.offers, route=spec.route, deadline_s=deadline_s
+        )
 
     from rackgate.engines.protocol import protocol_named
 
@@ -133,7 +137,9 @@ def probe_gateway(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
         return {(name, "rack"): truth(name, "rack", False, f"{failure.layer}: {failure}", failure.hint)}
     if gateway is None:
         return {}
-    probe = probe_engine(gateway.url, gateway.model, gateway.headers, gateway.protocol, deadline_s)
+    probe = probe_engine(
+        gateway.url, gateway.model, gateway.headers, gateway.protocol, deadline_s, route=gateway.route
+    )
     if probe.layer_failed == "network" and not probe.refused:
         return {(name, "rack"): _unreachable(name, "rack", probe)}
     return {(name, "rack"): _first_request(name, "rack", probe)}

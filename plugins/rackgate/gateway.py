@@ -29,6 +29,7 @@ def gateway_spec(target: Target) -> EngineSpec | None:
         model=target.model,
         pool="cpu",
         api_key_env=gateway.api_key_env,
+        route=gateway.route,
         settings=gateway.settings,
     )
 

@@ -41,9 +41,11 @@ def _owner(endpoint: Endpoint) -> str:
     """Return who owns the first model that the endpoint lists; empty if it does not tell."""
     import httpx
 
+    from rackgate.engines.client import http_client
+
     try:
-        with httpx.Client(timeout=_LIMIT_S, trust_env=False) as client:
-            answer = client.get(f"{endpoint.url.rstrip('/')}/v1/models", headers=dict(endpoint.headers))
+        with http_client(endpoint.url, endpoint.route, headers=endpoint.headers, timeout=_LIMIT_S) as client:
+            answer = client.get(f"{endpoint.url.rstrip('/')}/v1/models")
             return _owned_by(answer.json())
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return ""

@@ -57,6 +57,7 @@ class Site:
             headers=engine.headers,
             served_by=dict.fromkeys(engine.spec.served_by, engine.entity),
             engine=engine.entity,
+            route=engine.spec.route,
         )
 
     def front(self, run: Run, stage: str) -> list[Endpoint]:
@@ -83,7 +84,7 @@ class Site:
                 {spec.name: spec.entity, spec.entity: spec.entity, spec.url or spec.name: spec.entity}
             )
             names.update(dict.fromkeys(spec.served_by, spec.entity))
-        keyed = replace(self.target.engines[0], api_key_env=gateway.api_key_env)
+        keyed = replace(self.target.engines[0], api_key_env=gateway.api_key_env, route=gateway.route)
         return Endpoint(
             entity=GATEWAY,
             url=gateway.url,
@@ -92,6 +93,7 @@ class Site:
             headers=key_headers(keyed),
             served_by_header=gateway.served_by_header,
             served_by=names,
+            route=gateway.route,
         )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rackgate.route import DIRECT, Route
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -163,6 +165,7 @@ class EngineSpec:
     api_key_env: str | None = None
     offers: tuple[str, ...] = ()
     served_by: tuple[str, ...] = ()
+    route: Route = DIRECT
     members: tuple[Member, ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
 
@@ -198,6 +201,7 @@ class Gateway:
     url: str | None = None
     api_key_env: str | None = None
     served_by_header: str = "x-served-by"
+    route: Route = DIRECT
     launcher: str = "remote"
     settings: Mapping[str, object] = field(default_factory=dict)
 

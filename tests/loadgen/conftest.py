@@ -21,6 +21,7 @@ from rackgate.loadgen.plan import Endpoint, Plan
 from rackgate.loadgen.reference import reference_server
 from rackgate.loadgen.reference_server import Script
 from rackgate.loadgen.spool import sample_of_line
+from rackgate.route import Route
 
 ON_BOTH_LOOPS = (
     "test_cases_over_transport", "test_connections", "test_fault_matrix", "test_identity",
@@ -218,14 +219,14 @@ def certificate(tmp_path):
 
 @pytest.fixture
 def tls_server(raw_server, certificate):
-    """Start a server behind TLS: `url`, and `trusted`, the context of a client that knows its authority."""
+    """Start a server behind TLS: `url`, and `route`, which knows its authority."""
 
     def start(handle):
         server = raw_server(handle)
         server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server.tls.load_cert_chain(*certificate)
         server.url = server.url.replace("http:", "https:")
-        server.trusted = ssl.create_default_context(cafile=str(certificate[0]))
+        server.route = Route(ca_file=str(certificate[0]))
         return server
 
     return start

@@ -65,9 +65,7 @@ def test_a_slow_handshake_counts_against_the_server_and_not_as_our_lag(offer, tl
     server = tls_server(handle)
     server.handshake_s = 0.15
     shape = {"arrival": Arrival.CONSTANT, "rate_per_s": rate_per_s, "duration_s": 1.0} if rate_per_s else {}
-    samples, _ = offer(
-        server.url, requests=4, transport=lambda at: HttpClient(at, tls=server.trusted), **shape
-    )
+    samples, _ = offer(server.url, requests=4, endpoint={"route": server.route}, **shape)
     assert [Outcome.OK] * 4 == [sample.outcome for sample in samples]
     assert [None] == [sample.connect_ms for sample in samples if sample.connect_ms is None]  # opened ahead
     for sample in samples:
@@ -77,22 +75,21 @@ def test_a_slow_handshake_counts_against_the_server_and_not_as_our_lag(offer, tl
         assert sample.schedule_lag_ms < 100
 
 
+class Unprepared(HttpClient):
+    """Opens no connection ahead."""
+
+    async def prepare(self, connections, *, connect_s):
+        pass
+
+
 def test_the_first_token_is_waited_for_from_the_moment_that_the_connection_stood(ask, tls_server):
     server = tls_server(lambda connection, _number: (connection.sendall(LAST), "close")[1])
     server.handshake_s = 0.6
     shape = {"arrival": Arrival.CONSTANT, "rate_per_s": 1.0, "duration_s": 1.0}
     limits = Limits(connect_s=2.0, first_token_s=0.4, stall_s=0.4, total_s=5.0)
-    sample = ask(server.url, transport=_unprepared(server), limits=limits, **shape)
+    sample = ask(server.url, transport=Unprepared, endpoint={"route": server.route}, limits=limits, **shape)
     assert Outcome.OK is sample.outcome
     assert sample.ttft_ms() > 500
-
-
-def _unprepared(server):
-    class Unprepared(HttpClient):
-        async def prepare(self, connections, *, connect_s):
-            """Open none ahead."""
-
-    return lambda at: Unprepared(at, tls=server.trusted)
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_a_stream_that_comes_at_once_is_flagged_as_a_burst(ask, reply):
 
 def test_https_works_and_an_unknown_certificate_is_a_connect_error(ask, tls_server):
     server = tls_server(lambda connection, _number: connection.sendall(ANSWER))
-    assert ask(server.url, transport=lambda at: HttpClient(at, tls=server.trusted)).outcome == Outcome.OK
+    assert ask(server.url, endpoint={"route": server.route}).outcome == Outcome.OK
     sample = ask(server.url)
     assert sample.outcome == Outcome.CONNECT_ERROR
     assert "certificate verify failed" in sample.detail

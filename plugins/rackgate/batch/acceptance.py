@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from rackgate.batch.exercise import BatchExercise, exercise_batch
+from rackgate.engines.route_options import arguments_of
 from rackgate.measurement import Reason
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ SHIPPED_RUNNER = (
 
 def _shipped(site: Site) -> tuple[str, ...]:
     gateway = site.target.gateway
-    key = gateway.api_key_env if gateway else site.target.engines[0].api_key_env
-    return (*SHIPPED_RUNNER, *(("--api-key-env", key) if key else ()))
+    front = gateway or site.target.engines[0]
+    key = ("--api-key-env", front.api_key_env) if front.api_key_env else ()
+    return (*SHIPPED_RUNNER, *key, *arguments_of(front.route))
 
 
 def run_batch(run: Run, site: Site, *, tasks: int, kill_at: float) -> BatchExercise:
@@ -52,11 +54,13 @@ def _served(site: Site) -> int | None:
     """Return how many requests the engines have finished by their own count; None if one does not tell."""
     import httpx
 
+    from rackgate.engines.client import http_client
+
     total = 0
-    with httpx.Client(timeout=2.0, trust_env=False) as client:
-        for engine in site.engines.values():
+    for engine in site.engines.values():
+        with http_client(engine.url, engine.spec.route, headers=engine.headers, timeout=2.0) as client:
             try:
-                page = client.get(f"{engine.url}/metrics", headers=engine.headers)
+                page = client.get(f"{engine.url}/metrics")
             except httpx.HTTPError:
                 return None
             counts = re.findall(r"(?m)^vllm:request_success_total(?:\{[^}]*\})? ([0-9.e+]+)$", page.text)

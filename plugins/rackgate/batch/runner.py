@@ -23,7 +23,10 @@ import httpx
 
 from rackgate.batch.output import OutputFile
 from rackgate.batch.tasks import BatchRefused, Task, read_input
+from rackgate.engines.client import client_settings
 from rackgate.engines.retry_after import retry_after_s, server_time, wait_s
+from rackgate.engines.route_options import add_route_options, route_of
+from rackgate.route import DIRECT, Route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,6 +58,7 @@ class RunnerOptions:
     retry_cap_s: float = 60.0
     request_timeout_s: float = 600.0
     api_key_env: str | None = None
+    route: Route = DIRECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,14 +140,13 @@ def _client(
     key = os.environ.get(options.api_key_env, "") if options.api_key_env else ""
     return httpx.AsyncClient(
         headers={
+            **options.route.headers,
             "content-type": "application/json",
             **({"authorization": f"Bearer {key}"} if key else {}),
         },
         timeout=httpx.Timeout(connect=10.0, read=options.request_timeout_s, write=60.0, pool=None),
         limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
-        # Reading the certificates takes longer than a small batch: only where they are needed.
-        verify=options.url.startswith("https:"),
-        trust_env=False,
+        **client_settings(options.url, options.route),
         transport=transport,
     )
 
@@ -249,6 +252,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--retry-cap-s", type=float, default=60.0, help="longest wait between two (60)")
     parser.add_argument("--request-timeout-s", type=float, default=600.0, help="longest silence (600)")
     parser.add_argument("--api-key-env", help="environment variable that holds the API key")
+    add_route_options(parser)
     return parser
 
 
@@ -264,6 +268,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--concurrency and --attempts are at least 1")
     if not given.url.startswith(("http://", "https://")):
         parser.error(f"--url {given.url!r} does not begin with http:// or https://")
+    try:
+        route = route_of(given)
+    except ValueError as error:
+        parser.error(str(error))
     options = RunnerOptions(
         input_path=given.input,
         output_path=given.output,
@@ -275,6 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         retry_cap_s=given.retry_cap_s,
         request_timeout_s=given.request_timeout_s,
         api_key_env=given.api_key_env,
+        route=route,
     )
     try:
         outcome = run_batch(options)

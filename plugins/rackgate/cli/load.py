@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rackgate.engines.route_options import add_route_options, route_of
+
 if TYPE_CHECKING:
     import argparse
 
@@ -31,6 +33,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--protocol", default="openai", help="default: openai (all of them: docs/loads.md)")
     parser.add_argument("--api-key-env", metavar="NAME", help="environment variable that holds the key")
+    add_route_options(parser.add_argument_group("the route to the endpoint"))
     _add_shape(parser.add_argument_group("what is offered"))
     bounds = parser.add_argument_group("bounds of one request (exit status 1 if the P99 does not keep them)")
     for name in ("ttft", "tpot", "e2e"):
@@ -139,7 +142,8 @@ def endpoint_of(options: argparse.Namespace) -> Endpoint:
 
     Server.of(options.url)
     protocol_named(options.protocol)
-    headers = {}
+    route = route_of(options)
+    headers = dict(route.headers)
     if options.api_key_env is not None:
         key = os.environ.get(options.api_key_env)
         if not key:
@@ -147,7 +151,12 @@ def endpoint_of(options: argparse.Namespace) -> Endpoint:
         headers["Authorization"] = f"Bearer {key}"
     url = options.url.rstrip("/").removesuffix("/v1")
     return Endpoint(
-        entity="endpoint", url=url, model=options.model, protocol=options.protocol, headers=headers
+        entity="endpoint",
+        url=url,
+        model=options.model,
+        protocol=options.protocol,
+        headers=headers,
+        route=route,
     )
 
 
@@ -192,7 +201,7 @@ def _one(load: Load, endpoint: Endpoint, path: Path, options: argparse.Namespace
 def _page(endpoint: Endpoint) -> MetricsPage:
     from rackgate.loadgen.prefix_cache import MetricsPage
 
-    return MetricsPage(url=f"{endpoint.url}/metrics", headers=endpoint.headers)
+    return MetricsPage(url=f"{endpoint.url}/metrics", headers=endpoint.headers, route=endpoint.route)
 
 
 def _audit(

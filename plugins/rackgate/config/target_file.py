@@ -15,12 +15,14 @@ from rackgate.config.target_tables import (
     About,
     EngineTable,
     ExpectTable,
+    GatewayTable,
     NodeTable,
     RedfishTable,
     TargetFile,
     http_url,
     readable,
 )
+from rackgate.route import DIRECT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +60,7 @@ def parse_target(data: Mapping[str, Any], file: str, launchers: Mapping[str, Che
         grade=_grade(parsed.target, engines),
         nodes=nodes,
         engines=engines,
-        gateway=nouns.Gateway(**parsed.gateway.model_dump()) if parsed.gateway else None,
+        gateway=_gateway(parsed.gateway) if parsed.gateway else None,
         batch=nouns.BatchSystem(command=tuple(parsed.batch.command)) if parsed.batch else None,
         prices=nouns.Prices(**parsed.prices.model_dump()) if parsed.prices else None,
         vantage=parsed.target.vantage,
@@ -166,6 +168,11 @@ def _redfish(table: RedfishTable) -> nouns.Redfish:
     )
 
 
+def _gateway(table: GatewayTable) -> nouns.Gateway:
+    given = table.model_dump(exclude={"route"})
+    return nouns.Gateway(**given, route=table.route.noun() if table.route else DIRECT)
+
+
 def _engine(table: EngineTable, model: str) -> nouns.EngineSpec:
     by_node: dict[str, list[str]] = {table.node: []} if table.node else {}
     for card in table.cards:
@@ -180,6 +187,7 @@ def _engine(table: EngineTable, model: str) -> nouns.EngineSpec:
         api_key_env=table.api_key_env,
         offers=tuple(table.offers),
         served_by=tuple(table.served_by),
+        route=table.route.noun() if table.route else DIRECT,
         members=tuple(nouns.Member(node=node, cards=tuple(cards)) for node, cards in by_node.items()),
         settings=table.settings,
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from rackgate.route import Route
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +18,7 @@ __all__ = [
     "About",
     "EngineTable",
     "ExpectTable",
+    "GatewayTable",
     "NodeTable",
     "RedfishTable",
     "TargetFile",
@@ -46,7 +49,15 @@ def http_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def proxy_url(value: str) -> str:
+    """Return the address of a forward proxy; raises `ValueError` if it is none that we speak with."""
+    if not value.startswith("http://"):
+        raise ValueError("must be http://HOST:PORT: a proxy is spoken with in the clear")
+    return http_url(value)
+
+
 Url = Annotated[str, AfterValidator(http_url)]
+ProxyUrl = Annotated[str, AfterValidator(proxy_url)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
@@ -182,6 +193,30 @@ class NodeTable(_Table):
         return self.card or [CardTable(index=index) for index in range(self.cards)]
 
 
+class RouteTable(_Table):
+    """`[engine.route]`, `[gateway.route]`: whom to trust, what to show, which proxy, what to send along."""
+
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    proxy: ProxyUrl | None = None
+    headers: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _good(self) -> Self:
+        problems = self.noun().problems
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def noun(self) -> Route:
+        """The route that it describes."""
+        return Route(
+            ca_file=self.ca, certificate_file=self.certificate, key_file=self.key, proxy=self.proxy,
+            headers=self.headers,
+        )  # fmt: skip
+
+
 class EngineTable(_Table):
     """`[[engine]]`: what serves, on which cards, and how it is started or found.
 
@@ -199,6 +234,7 @@ class EngineTable(_Table):
     cards: list[str] = []
     offers: list[Literal["completions", "structured_output", "tool_calls"]] = []
     served_by: list[str] = []
+    route: RouteTable | None = None
     settings: dict[str, Any] = {}
 
 
@@ -209,6 +245,7 @@ class GatewayTable(_Table):
     url: Url | None = None
     api_key_env: str | None = None
     served_by_header: str = "x-served-by"
+    route: RouteTable | None = None
     settings: dict[str, Any] = {}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ssl
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.discovery.machine import Service
 from rackgate.discovery.ports import listeners, owners
+from rackgate.route import DIRECT, Route
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,15 +87,14 @@ def _watcher_at(client: httpx.Client, url: str, port: int) -> Service | None:
     return None
 
 
-def listed_models(url: str, headers: Mapping[str, str], protocol: str, limit_s: float) -> tuple[str, ...]:
+def listed_models(
+    url: str, headers: Mapping[str, str], protocol: str, limit_s: float, route: Route = DIRECT
+) -> tuple[str, ...]:
     """Return the models that an engine lists; empty if it tells none. Raises httpx.HTTPError."""
-    import httpx
-
-    # Whom to trust is read from disk, which takes longer than the answer: only where it is asked.
+    from rackgate.engines.client import http_client
     from rackgate.engines.protocol import protocol_named
 
-    verify = ssl.create_default_context() if url.startswith("https:") else False
-    with httpx.Client(timeout=limit_s, trust_env=False, headers=dict(headers), verify=verify) as client:
+    with http_client(url, route, headers=headers, timeout=limit_s) as client:
         if protocol_named(protocol).dialect.family == "triton":
             answer = client.post(f"{url}/v2/repository/index", json={})
             answer.raise_for_status()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from rackgate.route import Route
     from rackgate.target import EngineSpec, Node, Target
     from rackgate.telemetry.event_book import EventBook
     from rackgate.telemetry.fact import Fact
@@ -144,7 +145,7 @@ def ask_engine(spec: EngineSpec, target: Target, limit_s: float) -> Engineered:
     if unset is not None:
         return unset
     if spec.launcher == "remote" and spec.url is not None:
-        return _answering(spec.url, spec.model, spec.api_key_env, spec.protocol, limit_s)
+        return _answering(spec.url, spec.model, spec.api_key_env, spec.protocol, limit_s, spec.route)
     return _startable(spec, target)
 
 
@@ -157,7 +158,9 @@ def ask_gateway(target: Target, limit_s: float) -> Engineered:
         return Engineered(ok=gateway is not None, text="made by the run itself")
     unset = _unset_key(gateway.api_key_env)
     protocol = target.engines[0].protocol if target.engines else "openai"
-    return unset or _answering(gateway.url, target.model, gateway.api_key_env, protocol, limit_s)
+    return unset or _answering(
+        gateway.url, target.model, gateway.api_key_env, protocol, limit_s, gateway.route
+    )
 
 
 def _unset_key(name: str | None) -> Engineered | None:
@@ -167,12 +170,14 @@ def _unset_key(name: str | None) -> Engineered | None:
     return Engineered(ok=False, text=text, cure=f"export {name} with the key", reason=Reason.NO_PERMISSION)
 
 
-def _answering(url: str, model: str, key_env: str | None, protocol: str, limit_s: float) -> Engineered:
+def _answering(
+    url: str, model: str, key_env: str | None, protocol: str, limit_s: float, route: Route
+) -> Engineered:
     import httpx
 
     headers = {"authorization": f"Bearer {os.environ[key_env]}"} if key_env else {}
     try:
-        served = listed_models(url.rstrip("/"), headers, protocol, limit_s)
+        served = listed_models(url.rstrip("/"), headers, protocol, limit_s, route)
     except httpx.HTTPStatusError as error:
         return _said_no(url, error.response)
     except httpx.TimeoutException:

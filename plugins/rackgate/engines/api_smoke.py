@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackgate.measurement import Reason
+from rackgate.route import DIRECT, Route
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -72,19 +73,19 @@ def smoke_api(
     headers: Mapping[str, str],
     *,
     offers: tuple[str, ...] = (),
+    route: Route = DIRECT,
     deadline_s: float = 30.0,
 ) -> dict[str, Shown]:
     """Return what each question shows of an engine that speaks OpenAI's API.
 
     Never raises. What is not offered is not asked; an engine that is silent says nothing of its API.
     """
-    import httpx
+    from rackgate.engines.client import http_client
 
     asked = [name for name in SMOKE if OFFERED.get(name) is None or OFFERED[name] in offers]
     deadline, found = time.monotonic() + deadline_s, dict[str, Shown]()
-    with httpx.Client(
-        base_url=url.rstrip("/"), headers={**headers, "content-type": "application/json"}, trust_env=False
-    ) as client:
+    headers = {**headers, "content-type": "application/json"}
+    with http_client(url, route, headers=headers, base_url=url.rstrip("/")) as client:
         for name in asked:
             path, body, judge = _question(name, model)
             left_s = max(0.05, deadline - time.monotonic())

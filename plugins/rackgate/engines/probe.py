@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-import ssl
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from rackgate.engines.client import http_client
 from rackgate.engines.protocol import ChatRequest, Ending, protocol_named
+from rackgate.route import DIRECT, Route
 from rackgate.sample import Outcome
 
 if TYPE_CHECKING:
@@ -57,18 +58,24 @@ class EngineProbe:
 
 
 def probe_engine(
-    url: str, model: str, headers: Mapping[str, str], protocol: str = "openai", deadline_s: float = 30.0
+    url: str,
+    model: str,
+    headers: Mapping[str, str],
+    protocol: str = "openai",
+    deadline_s: float = 30.0,
+    *,
+    route: Route = DIRECT,
 ) -> EngineProbe:
     """Look at the network, the service and the model in turn; the last look is one streamed request.
 
     Never raises: whatever goes wrong is in the result, with the layer that failed and what to try.
     """
     deadline = time.monotonic() + deadline_s
-    connected = _connect(url, min(deadline_s, _CONNECT_LIMIT_S))
+    connected = _connect(route.proxy or url, min(deadline_s, _CONNECT_LIMIT_S))
     if not connected.ok:
         return connected
     try:
-        return _Dialogue(url, model, headers, protocol, deadline).look(connected)
+        return _Dialogue(url, model, headers, protocol, deadline, route).look(connected)
     except Exception as error:  # noqa: BLE001  the boundary that this function promises
         return replace(
             connected,
@@ -121,24 +128,20 @@ class _Dialogue:
     """One engine, asked for its models and then for a few tokens, before one deadline."""
 
     def __init__(
-        self, url: str, model: str, headers: Mapping[str, str], protocol: str, deadline: float
+        self, url: str, model: str, headers: Mapping[str, str], protocol: str, deadline: float, route: Route
     ) -> None:
         self._url = url.rstrip("/")
         self._model = model
         self._headers = headers
         self._name = protocol
         self._deadline = deadline
+        self._route = route
 
     def look(self, probe: EngineProbe) -> EngineProbe:
         import httpx
 
-        secure = self._url.startswith("https:")
-        with httpx.Client(
-            headers={**self._headers, "accept-encoding": "identity"},
-            verify=ssl.create_default_context() if secure else False,
-            # A proxy from the environment would be measured in place of the engine.
-            trust_env=False,
-        ) as client:
+        headers = {**self._headers, "accept-encoding": "identity"}
+        with http_client(self._url, self._route, headers=headers) as client:
             try:
                 probe = replace(probe, served_models=self._served_models(client))
                 return self._first_token(client, probe)
@@ -270,7 +273,7 @@ def _transport_failure(url: str, error: httpx.TransportError) -> tuple[str, str]
     if "SSL" in str(error) or "certificate" in str(error):
         return (
             f"{url}: no secure connection: {error}",
-            "check the certificate, its authority (SSL_CERT_FILE) and whether it is https at all",
+            "check the certificate, its authority (`ca` of [engine.route]) and whether it is https at all",
         )
     said = str(error) or type(error).__name__
     return (

@@ -66,10 +66,11 @@ def reset_prefix_cache(engine: Engine, limit_s: float = 10.0) -> bool:
         return False
     import httpx
 
+    from rackgate.engines.client import http_client
+
     try:
-        answer = httpx.post(
-            f"{engine.url}{entry.cache_reset_path}", headers=engine.headers, timeout=limit_s, trust_env=False
-        )
+        with http_client(engine.url, engine.spec.route, headers=engine.headers, timeout=limit_s) as client:
+            answer = client.post(f"{engine.url}{entry.cache_reset_path}")
     except httpx.HTTPError:
         return False
     return answer.status_code == 200

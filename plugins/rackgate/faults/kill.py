@@ -61,6 +61,11 @@ class KillEngine:
 
         engine = self._engine
         probe = probe_engine(
-            engine.url, engine.spec.model, engine.headers, engine.spec.protocol, max(0.1, deadline_s)
+            engine.url,
+            engine.spec.model,
+            engine.headers,
+            engine.spec.protocol,
+            max(0.1, deadline_s),
+            route=engine.spec.route,
         )
         return probe.first_token_ms is not None

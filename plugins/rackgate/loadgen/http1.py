@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections import deque
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from rackgate.engines.protocol import Ending
 from rackgate.loadgen.connection import Connection, reason_of
+from rackgate.loadgen.dialling import dial
 from rackgate.loadgen.transport import Finish
+from rackgate.route import tls_of
 
 if TYPE_CHECKING:
     from rackgate.loadgen.transport import Server, Sink
@@ -28,14 +29,11 @@ READS_PER_TURN = 64
 
 
 class HttpClient:
-    """Connections to one server. There is no limit of its own: the load decides what is in flight.
+    """Connections to one server. There is no limit of its own: the load decides what is in flight."""
 
-    `tls` is the context for https, by default one that verifies.
-    """
-
-    def __init__(self, server: Server, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, server: Server) -> None:
         self._server = server
-        self._tls = (tls or ssl.create_default_context()) if server.secure else None
+        self._tls = tls_of(server.route) if server.secure else None
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self._addresses: list[str] = []
@@ -85,9 +83,8 @@ class HttpClient:
     async def _connect(self, limit_s: float) -> Connection:
         async with asyncio.timeout(limit_s):
             if not self._addresses:
-                found = await self._loop.getaddrinfo(
-                    self._server.host, self._server.port, type=socket.SOCK_STREAM
-                )
+                host, port = self._server.dialled
+                found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
                 self._addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
             return await self._connect_any()
 
@@ -95,13 +92,7 @@ class HttpClient:
         failure: OSError | None = None
         for address in list(self._addresses):
             try:
-                _, connection = await self._loop.create_connection(
-                    lambda: Connection(self),
-                    address,
-                    self._server.port,
-                    ssl=self._tls,
-                    server_hostname=self._server.host if self._tls else None,
-                )
+                connection = await dial(lambda: Connection(self), self._server, self._tls, address)
             except OSError as error:
                 failure = failure or error
             else:

@@ -96,9 +96,9 @@ def _prompts(
 
 
 def _head(endpoint: Endpoint, protocol: ChatProtocol) -> bytes:
-    server = Server.of(endpoint.url)
+    server = Server.of(endpoint.url, endpoint.route)
     lines = [
-        f"POST {server.prefix}{protocol.path(endpoint.model)} HTTP/1.1",
+        f"POST {server.target(protocol.path(endpoint.model))} HTTP/1.1",
         f"Host: {server.authority}",
         "Content-Type: application/json",
         f"Accept: {protocol.dialect.accept}",

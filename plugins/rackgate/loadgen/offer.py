@@ -56,7 +56,7 @@ class Offer:
             Lane(
                 plan,
                 number,
-                transport(Server.of(endpoint.url)),
+                transport(Server.of(endpoint.url, endpoint.route)),
                 trace=trace.requests if trace is not None else (),
             )
             for number, endpoint in enumerate(plan.endpoints)

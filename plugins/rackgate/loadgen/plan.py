@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.load import Load  # noqa: TC001 - `noun_of` resolves it
 from rackgate.plain import noun_of
+from rackgate.route import DIRECT, Route
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,7 @@ class Endpoint:
 
     `served_by_header` names the response header that says who answered; `served_by` maps its values, and
     those of `system_fingerprint`, to entities. `engine` is who answers if neither says: the one that is
-    called, None behind a gateway. `headers` may carry a key and is never shown.
+    called, None behind a gateway. `headers` may carry a key and is never shown; it has those of the `route`.
     """
 
     entity: str
@@ -33,6 +34,7 @@ class Endpoint:
     served_by_header: str | None = None
     served_by: Mapping[str, str] = field(default_factory=dict)
     engine: str | None = None
+    route: Route = DIRECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rackgate.route import DIRECT, Route
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -30,10 +32,11 @@ _WIDTH = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsPage:
-    """Where an engine tells its counters; `headers` may carry a key."""
+    """Where an engine tells its counters, and by which route; `headers` may carry a key."""
 
     url: str
     headers: Mapping[str, str]
+    route: Route = DIRECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +56,12 @@ def prefix_counters(page: MetricsPage) -> PrefixCounters | None:
     """Return the counters of one engine, None if its page has none that we know."""
     import httpx
 
+    from rackgate.engines.client import http_client
     from rackgate.telemetry.engine_metrics import parse_engine_page
 
     try:
-        answer = httpx.get(page.url, headers=dict(page.headers), timeout=_LIMIT_S)
+        with http_client(page.url, page.route, headers=page.headers, timeout=_LIMIT_S) as client:
+            answer = client.get(page.url)
         values = parse_engine_page(answer.text).values if answer.status_code == 200 else {}
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return None

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
+from rackgate.route import DIRECT, Route
+
 if TYPE_CHECKING:
     from rackgate.engines.protocol import Ending
     from rackgate.loadgen.head import Head
@@ -66,15 +68,16 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Where a URL points: `prefix` is its path without a trailing slash."""
+    """Where a URL points, and by which route: `prefix` is its path without a trailing slash."""
 
     host: str
     port: int
     secure: bool
     prefix: str
+    route: Route = DIRECT
 
     @classmethod
-    def of(cls, url: str) -> Server:
+    def of(cls, url: str, route: Route = DIRECT) -> Server:
         """Return the server of an http or https URL. Raises `ValueError`."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -85,7 +88,21 @@ class Server:
             port=parts.port or (443 if secure else 80),
             secure=secure,
             prefix=parts.path.rstrip("/"),
+            route=route,
         )
+
+    @property
+    def dialled(self) -> tuple[str, int]:
+        """Host and port that connections are made to: the proxy's, if there is one."""
+        if self.route.proxy is None:
+            return self.host, self.port
+        proxy = Server.of(self.route.proxy)
+        return proxy.host, proxy.port
+
+    def target(self, path: str) -> str:
+        """Return what a request line asks for: a path, or for a proxy that reads requests the whole URL."""
+        through = self.route.proxy is not None and not self.secure
+        return f"http://{self.authority}{self.prefix}{path}" if through else f"{self.prefix}{path}"
 
     @property
     def authority(self) -> str:

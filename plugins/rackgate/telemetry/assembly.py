@@ -25,7 +25,7 @@ from rackgate.telemetry.ssh import SshRunner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackgate.target import Node, Redfish, Target
+    from rackgate.target import EngineSpec, Node, Redfish, Target
     from rackgate.telemetry.runner import Runner
     from rackgate.telemetry.source import Source
 
@@ -193,6 +193,11 @@ def _login(redfish: Redfish) -> RedfishLogin:
     )
 
 
+def _key_of(engine: EngineSpec) -> dict[str, str]:
+    key = os.environ.get(engine.api_key_env or "", "")
+    return {"authorization": f"Bearer {key}"} if key else {}
+
+
 def _engine_sources(
     target: Target, plan: TelemetryPlan, headers: Mapping[str, Mapping[str, str]]
 ) -> list[Source]:
@@ -202,7 +207,8 @@ def _engine_sources(
             engine.nodes[0] if engine.nodes else engine.name,
             f"{engine.url.rstrip('/')}/metrics",
             timeout_s=plan.timeout_s,
-            headers=headers.get(engine.name),
+            headers=headers.get(engine.name) or _key_of(engine),
+            route=engine.route,
         )
         for engine in target.engines
         if engine.url

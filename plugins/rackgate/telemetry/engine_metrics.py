@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
+from rackgate.route import DIRECT, Route
 from rackgate.telemetry.engine_names import NAMES, TTFT_HISTOGRAMS
 from rackgate.telemetry.reading import Reading
 
@@ -114,14 +115,15 @@ class EngineMetricsSource:
         *,
         timeout_s: float = 2.0,
         headers: Mapping[str, str] | None = None,
+        route: Route = DIRECT,
     ) -> None:
-        import httpx
+        from rackgate.engines.client import http_client
 
         self.name = f"engine metrics {entity}"
         self._entity = entity
         self._node = node
         self._url = url
-        self._client = httpx.Client(timeout=timeout_s, trust_env=False, headers=dict(headers or {}))
+        self._client = http_client(url, route, headers=headers, timeout=timeout_s)
         self._histograms: deque[tuple[int, TtftHistogram]] = deque(maxlen=_KEPT_HISTOGRAMS)
 
     def poll(self) -> list[Reading]:

@@ -55,9 +55,12 @@ def _known(spec: EngineSpec, text: str) -> Explanation | None:
 
 
 def key_headers(spec: EngineSpec) -> dict[str, str]:
-    """Return the headers that carry the engine's key; raises `LaunchFailed` if its variable is not set."""
+    """Return the headers of its route, and the one that carries its key.
+
+    Raises `LaunchFailed` if the key's variable is not set.
+    """
     if spec.api_key_env is None:
-        return {}
+        return dict(spec.route.headers)
     key = os.environ.get(spec.api_key_env, "")
     if not key:
         raise LaunchFailed(
@@ -65,7 +68,7 @@ def key_headers(spec: EngineSpec) -> dict[str, str]:
             layer="service",
             hint=f"export {spec.api_key_env} with the engine's key",
         )
-    return {"authorization": f"Bearer {key}"}
+    return {**spec.route.headers, "authorization": f"Bearer {key}"}
 
 
 def redacted(text: str, values: Iterable[str] = ()) -> str:

@@ -46,7 +46,7 @@ def remote(
         )
     headers = key_headers(spec)
     deadline_s = number(spec.settings, "ready_timeout_s", 30.0)
-    probe = probe_engine(spec.url, spec.model, headers, spec.protocol, deadline_s)
+    probe = probe_engine(spec.url, spec.model, headers, spec.protocol, deadline_s, route=spec.route)
     if not probe.ok:
         raise LaunchFailed(f"{spec.title}: {probe.message}", layer=probe.layer_failed, hint=probe.hint)
     with ExitStack() as stack:

@@ -79,7 +79,7 @@ def ready_engine(start: Start) -> Engine:
 
     spec, url = start.spec, start.url
     probe = wait_until_ready(
-        lambda left_s: probe_engine(url, spec.model, start.headers, spec.protocol, left_s),
+        lambda left_s: probe_engine(url, spec.model, start.headers, spec.protocol, left_s, route=spec.route),
         has_ended,
         start.ready_timeout_s,
     )
