@@ -97,13 +97,21 @@ def _offer_once(
     *,
     attempt: int,
 ) -> OfferedLoad:
+    from rackgate.loadgen.machines import NoLoadMachines
+    from rackgate.loadgen.offered import OfferedLoad
     from rackgate.loadgen.prefix_cache import counters_meanwhile, read_counters
 
     pages = _pages(target, endpoints)
     before = read_counters(pages)
-    with _begin(
-        run, stage, load, endpoints, label=label, look=look, requests=requests, attempt=attempt
-    ) as running:
+    try:
+        begun = _begin(
+            run, target, stage, load, endpoints, label=label, look=look, requests=requests, attempt=attempt
+        )
+    except NoLoadMachines as error:
+        called = tuple(endpoint.entity for endpoint in endpoints)
+        reason, detail = Reason.UNREACHABLE, str(error)
+        return OfferedLoad(load=load, label=label, engines=called, reason=reason, detail=detail)
+    with begun as running:
         try:
             meanwhile(running)
             follow(run, running, load)
@@ -123,6 +131,7 @@ def follow(run: Run, running: RunningLoad, load: Load, *, until: float = math.in
 
 def _begin(
     run: Run,
+    target: Target,
     stage: str,
     load: Load,
     endpoints: Sequence[Endpoint],
@@ -144,6 +153,7 @@ def _begin(
         requests=None if load.open else requests,
         warmup=look == 0,
         handicap=run.instrument_handicap,
+        machines=target.load_machines,
     )
 
 
@@ -222,6 +232,7 @@ def record_look(run: Run, stage: str, look: OfferedLoad, *, number: int = 0) -> 
         workers=[asdict(cost) for cost in look.workers],
         workload=look.load.workload,
         **account_of(look.samples),
+        clocks=[asdict(clock) for clock in look.clocks],
         prefix_cache={engine: asdict(counted) for engine, counted in look.prefix.items()},
         origin=str(look.load.origin),
         samples=str(path.relative_to(run.evidence)) if path is not None and path.exists() else None,

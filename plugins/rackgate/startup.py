@@ -71,6 +71,8 @@ def prepare(config: pytest.Config) -> Session:
     acceptance = _told(
         problems, lambda: load_acceptance(path, options.profile, metrics=registry.metrics, target=target)
     )
+    if selection and not is_dry(config):
+        problems += _bad_load_machines(selection.target)
     if problems or selection is None or acceptance is None:
         raise _refusal(problems)
     registry.add_probes(acceptance.probes)
@@ -169,6 +171,17 @@ def _bad_stages(options: Options) -> list[str]:
         for name in options.stages
         if name not in STAGES
     ]
+
+
+def _bad_load_machines(target: Target) -> list[str]:
+    from rackgate.loadgen.machines import NoLoadMachines, check_machines
+
+    try:
+        if target.load_machines is not None:
+            check_machines(target.load_machines)
+    except NoLoadMachines as error:
+        return [f"{target.source}: load_machines: {error}"]
+    return []
 
 
 def _folder(options: Options) -> Path:

@@ -18,6 +18,7 @@ __all__ = [
     "EngineSpec",
     "Expect",
     "Gateway",
+    "LoadMachines",
     "Member",
     "NoCards",
     "Node",
@@ -228,6 +229,19 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadMachines:
+    """The machines that offer load, as nodes of the Ray cluster at `ray` (HOST:PORT).
+
+    Without `nodes` all of its nodes do. `workers` is the number of processes on each, None for as many
+    as a load's rate needs.
+    """
+
+    ray: str
+    nodes: tuple[str, ...] = ()
+    workers: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoCards:
     """Cards were looked for and none was found: why, and what to try, the first thing first.
 
@@ -247,8 +261,8 @@ class Target:
     kinds of fault that the owner allows; `grade` is what the evidence is worth (one of `GRADES`) and
     follows from the engines: `unproven` where nothing shows what hardware answers. `prometheus_url` is a
     server that scrapes the nodes' exporters already; `ssh_config` is given to `ssh -F`; models are loaded
-    from `storage_path` on every node. `no_cards` is set
-    where nobody declared the rack: preflight's card rows are then UNKNOWN, not absent.
+    from `storage_path` on every node. Load comes from `load_machines`, else from this one. `no_cards` is
+    set where nobody declared the rack: preflight's card rows are then UNKNOWN, not absent.
     """
 
     name: str
@@ -264,6 +278,7 @@ class Target:
     prometheus_url: str | None = None
     ssh_config: str | None = None
     storage_path: str | None = None
+    load_machines: LoadMachines | None = None
     no_cards: NoCards | None = None
     source: str = ""
 

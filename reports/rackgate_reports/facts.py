@@ -27,7 +27,7 @@ def facts_section(run: RunEvidence) -> str:
         f'<div class="facts">{_block("Run", _run_facts(run))}{_block("Target", _target_facts(target))}'
         f"{_block('Software', _software(first))}{_block('Acceptance', _acceptance(first))}</div>"
         f'<h3>Command</h3><pre tabindex="0"><code>{command}</code></pre>'
-        f"{_overrides(first)}{_cards(target)}{_engines(run, target)}{_loads(run)}"
+        f"{_overrides(first)}{_cards(target)}{_engines(run, target)}{_loads(run)}{_load_machines(run)}"
     )
 
 
@@ -202,6 +202,29 @@ def _loads(run: RunEvidence) -> str:
         for load in loads[:_MOST_LOADS]
     ]
     return _table("Loads", heads, rows, len(loads))
+
+
+def _load_machines(run: RunEvidence) -> str:
+    """Return the clocks of the machines that offered loads, where it was not this one."""
+    rows = [
+        _line(
+            load.get("stage"),
+            f"{load.get('load')} ({load.get('label')})",
+            clock.get("machine"),
+            f"{_ms(readings[0].get('offset_ns')):+.3f} ms",
+            f"{max(_ms(one.get('uncertainty_ns')) for one in readings):.3f} ms",
+            f"{_ms(readings[-1].get('offset_ns')) - _ms(readings[0].get('offset_ns')):+.3f} ms",
+        )
+        for load in run.of("load")
+        for clock in _dicts(load.get("clocks"))
+        if (readings := _dicts(clock.get("readings")))
+    ]
+    heads = ("Stage", "Load", "Load machine", "Clock against this one", "Known to", "Drift")
+    return _table("Load machines", heads, rows[:_MOST_LOADS], len(rows)) if rows else ""
+
+
+def _ms(value: object) -> float:
+    return (number_of(value) or 0.0) / 1e6
 
 
 def _not_ok(counters: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ HEAVY = {
     "pynvml",
     "hypothesis",
     "docker",
+    "ray",
 }
 REPORTS_MAY = {f"rackgate.{noun}" for noun in NOUNS} | {
     "rackgate.redaction",
@@ -128,6 +129,10 @@ def test_pydantic_is_imported_in_config_only():
     assert [] == _wrong(
         lambda name, module: _root(module) != "pydantic" or name.startswith("rackgate.config.")
     )
+
+
+def test_ray_is_imported_in_the_process_that_reaches_load_machines_only():
+    assert [] == _wrong(lambda name, module: _root(module) != "ray" or name == "rackgate.loadgen.ray_relay")
 
 
 def test_imports_are_absolute():

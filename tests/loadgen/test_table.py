@@ -154,7 +154,9 @@ def test_spools_become_one_file_a_row_group_at_a_time(parts, at_once, tmp_path_f
         spool.write_bytes(b"".join(spool_line(one) for one in samples))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_file, "ROWS_AT_ONCE", at_once)
-        table = table_file.spools_to_file(spools, Origin.SENT, folder / "x")
+        table = table_file.samples_to_file(
+            (sample for spool in spools for sample in read_spool(spool)), Origin.SENT, folder / "x"
+        )
     expected = [one for samples in parts for one in samples]
     assert expected == list(table.samples()) == list(SampleTable.read(folder / "x").samples())
     mask = np.arange(len(expected)) % 2 == 0

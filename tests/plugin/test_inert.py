@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-HEAVY = ("numpy", "httpx", "pydantic", "pyarrow", "testcontainers", "pynvml", "hypothesis", "docker")
+HEAVY = ("numpy", "httpx", "pydantic", "pyarrow", "testcontainers", "pynvml", "hypothesis", "docker", "ray")
 PROBE = f"""
 import json, sys, pathlib
 def pytest_unconfigure(config):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from rackgate.loadgen.cache_audit import CacheAudit
     from rackgate.loadgen.knee import Knee, Look
     from rackgate.loadgen.prefix_cache import MetricsPage, PrefixCounters
+    from rackgate.target import LoadMachines
 
-__all__ = ["add_parser", "endpoint_of", "load_of"]
+__all__ = ["add_parser", "endpoint_of", "load_of", "machines_of"]
 
 _LAG_LIMIT_MS = 10.0
 _PLAIN = {"prompt_tokens": 128, "output_tokens": 32, "requests": 200, "concurrency": 8}
@@ -43,6 +44,9 @@ def add_parser(commands: Any) -> None:
     knee.add_argument("--share", type=float, default=0.95, help="of requests that keep them (default: 0.95)")
     knee.add_argument("--most-rate", type=float, default=1000.0, metavar="PER_S")
     knee.add_argument("--resolution", type=float, default=0.1, help="default: 0.1 of the rate")
+    where = parser.add_argument_group("where it comes from (default: this machine)")
+    where.add_argument("--ray", metavar="HOST:PORT", help="a Ray cluster whose nodes offer the load")
+    where.add_argument("--ray-nodes", metavar="NAME[,NAME]", help="only these nodes (default: all)")
     parser.add_argument("--audit", action="store_true", help="also find out what caches did")
     parser.add_argument("--samples", type=Path, metavar="FILE", help="keep every request (Parquet)")
     parser.add_argument("--json", action="store_true")
@@ -160,6 +164,20 @@ def endpoint_of(options: argparse.Namespace) -> Endpoint:
     )
 
 
+def machines_of(options: argparse.Namespace) -> LoadMachines | None:
+    """Return the load machines, None for this one. Raises `ValueError`."""
+    from rackgate.target import LoadMachines
+
+    if options.ray is None:
+        if options.ray_nodes is not None:
+            raise ValueError("--ray-nodes needs --ray")
+        return None
+    host, _, port = options.ray.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"--ray: {options.ray!r} is not HOST:PORT")
+    return LoadMachines(ray=options.ray, nodes=tuple(filter(None, (options.ray_nodes or "").split(","))))
+
+
 def _run(options: argparse.Namespace) -> int:
     try:
         endpoint = endpoint_of(options)
@@ -168,22 +186,32 @@ def _run(options: argparse.Namespace) -> int:
         load = load_of(options)
         with tempfile.TemporaryDirectory(prefix="rackgate-load-") as folder:
             path = options.samples or Path(folder) / "samples.parquet"
+            goes = _Way(endpoint=endpoint, path=path, machines=machines_of(options))
             if options.find_knee:
-                return _find_knee(load, endpoint, path, options)
-            return _one(load, endpoint, path, options)
+                return _find_knee(load, goes, options)
+            return _one(load, goes, options)
     except ValueError as error:
         sys.stderr.write("".join(f"rackgate load: {line}\n" for line in str(error).splitlines()))
         return 4
 
 
-def _one(load: Load, endpoint: Endpoint, path: Path, options: argparse.Namespace) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """Where a load goes, where its samples go, and where it comes from."""
+
+    endpoint: Endpoint
+    path: Path
+    machines: LoadMachines | None
+
+
+def _one(load: Load, goes: _Way, options: argparse.Namespace) -> int:
     from rackgate.cli import load_output
     from rackgate.loadgen.prefix_cache import prefix_counters
     from rackgate.metrics.summary import numbers_of
 
-    before = prefix_counters(_page(endpoint)) if options.audit else None
-    offered, interrupted = _offer(load, endpoint, path, seed=options.seed, requests=options.requests)
-    audit = _audit(load, endpoint, path, before, options.seed) if options.audit and not interrupted else None
+    before = prefix_counters(_page(goes.endpoint)) if options.audit else None
+    offered, interrupted = _offer(load, goes, seed=options.seed, requests=options.requests)
+    audit = _audit(load, goes, before, options.seed) if options.audit and not interrupted else None
     numbers = numbers_of(offered, lag_limit_ms=_LAG_LIMIT_MS)
     kept = load_output.kept_bounds(load, numbers, interrupted=interrupted)
     if options.json:
@@ -204,23 +232,21 @@ def _page(endpoint: Endpoint) -> MetricsPage:
     return MetricsPage(url=f"{endpoint.url}/metrics", headers=endpoint.headers, route=endpoint.route)
 
 
-def _audit(
-    load: Load, endpoint: Endpoint, path: Path, before: PrefixCounters | None, seed: int
-) -> CacheAudit:
+def _audit(load: Load, goes: _Way, before: PrefixCounters | None, seed: int) -> CacheAudit:
     """Return what the prefix cache did during the load, and whether answers are cached."""
     from rackgate.loadgen import cache_audit
     from rackgate.loadgen.prefix_cache import prefix_counters
 
-    after = prefix_counters(_page(endpoint))
+    after = prefix_counters(_page(goes.endpoint))
     alone, repeated = (
-        _offer(one, endpoint, path.with_name(f"audit{number}.parquet"), seed=seed + 1)[0]
+        _offer(one, replace(goes, path=goes.path.with_name(f"audit{number}.parquet")), seed=seed + 1)[0]
         for number, one in enumerate(cache_audit.loads_of(load))
     )
     return cache_audit.compare(before, after, alone, repeated)
 
 
 def _offer(
-    load: Load, endpoint: Endpoint, path: Path, *, seed: int, requests: int | None = None, look: int = 0
+    load: Load, goes: _Way, *, seed: int, requests: int | None = None, look: int = 0
 ) -> tuple[OfferedLoad, bool]:
     """Return what was measured, and whether Ctrl-C ended it."""
     from rackgate.loadgen import start_load
@@ -229,8 +255,8 @@ def _offer(
     label = "command" if look == 0 else f"look{look}"
     asked = requests if load.trace is not None else None
     with start_load(
-        load, [endpoint], label=label, samples_path=path, seed=seed, look=look, requests=asked,
-        warmup=look == 0,
+        load, [goes.endpoint], label=label, samples_path=goes.path, seed=seed, look=look, requests=asked,
+        warmup=look == 0, machines=goes.machines,
     ) as running:  # fmt: skip
         try:
             watch(running, load, StreamTeller(sys.stderr))
@@ -240,7 +266,7 @@ def _offer(
         return running.finish(), False
 
 
-def _find_knee(load: Load, endpoint: Endpoint, path: Path, options: argparse.Namespace) -> int:
+def _find_knee(load: Load, goes: _Way, options: argparse.Namespace) -> int:
     from rackgate.cli import load_output
     from rackgate.loadgen.knee import Found, find_knee
 
@@ -254,7 +280,7 @@ def _find_knee(load: Load, endpoint: Endpoint, path: Path, options: argparse.Nam
 
     def offer(rate_per_s: float, look: int) -> Look:
         probe = replace(load, rate_per_s=rate_per_s, duration_s=(options.requests or 200) / rate_per_s)
-        offered, interrupted = _offer(probe, endpoint, path, seed=options.seed, look=look)
+        offered, interrupted = _offer(probe, goes, seed=options.seed, look=look)
         return _look_of(offered, interrupted=interrupted)
 
     knee: Knee = find_knee(

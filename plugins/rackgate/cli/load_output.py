@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rackgate.loadgen import OfferedLoad
     from rackgate.loadgen.cache_audit import CacheAudit
     from rackgate.loadgen.knee import Knee, Probe
+    from rackgate.loadgen.machine_clock import MachineClock
     from rackgate.measurement import Measurement
     from rackgate.metrics.summary import LoadNumbers
 
@@ -73,6 +74,7 @@ def as_text(
     lines += ["", f"the instrument: {_instrument(numbers)}"]
     shared = None if offered.samples is None else shared_read_share(offered.samples.measured)
     lines += [f"chunks that shared a read, and its arrival: {shared:.1%}"] if shared is not None else []
+    lines += [f"load machine {_clock(clock)}" for clock in offered.clocks]
     lines += [f"caches: {audit.text}"] if audit is not None else []
     lines += [f"{verdict}  {what}{f'  ({why})' if why else ''}" for what, (verdict, why) in kept.items()]
     return "\n".join(lines) + "\n"
@@ -101,6 +103,14 @@ def _instrument(numbers: LoadNumbers) -> str:
     if loop is not None:
         parts.append(f"its loop {loop:.1f} ms late (P99)")
     return f"{', '.join(parts)}; {said} (accepted: {numbers.lag_limit_ms:g} ms)"
+
+
+def _clock(clock: MachineClock) -> str:
+    offset_ms = clock.readings[0].offset_ns / 1e6
+    return (
+        f"{clock.machine}: its clock {offset_ms:+.3f} ms from ours, known to {clock.uncertainty_ms:.2f} ms,"
+        f" drift {clock.drift_ms:+.3f} ms"
+    )
 
 
 def as_json(
@@ -139,6 +149,7 @@ def as_json(
                 "exact": numbers.exact,
                 "cpu_s": offered.cpu_s,
                 "workers": [asdict(cost) for cost in offered.workers],
+                "clocks": [asdict(clock) for clock in offered.clocks],
             },
             "reads": account_of(offered.samples),
             "caches": None if audit is None else asdict(audit),

@@ -16,6 +16,7 @@ from rackgate.config.target_tables import (
     EngineTable,
     ExpectTable,
     GatewayTable,
+    LoadMachinesTable,
     NodeTable,
     RedfishTable,
     TargetFile,
@@ -68,6 +69,7 @@ def parse_target(data: Mapping[str, Any], file: str, launchers: Mapping[str, Che
         prometheus_url=parsed.telemetry.prometheus if parsed.telemetry else None,
         ssh_config=parsed.telemetry.ssh_config if parsed.telemetry else None,
         storage_path=parsed.storage.path if parsed.storage else None,
+        load_machines=_load_machines(parsed.load_machines) if parsed.load_machines else None,
         source=file,
     )
 
@@ -95,6 +97,10 @@ def endpoint_target(url: str, model: str, *, source: str) -> nouns.Target:
         vantage="endpoint",
         source=source,
     )
+
+
+def _load_machines(table: LoadMachinesTable) -> nouns.LoadMachines:
+    return nouns.LoadMachines(ray=table.ray, nodes=tuple(table.nodes), workers=table.workers)
 
 
 def _grade(about: About, engines: tuple[nouns.EngineSpec, ...]) -> str:

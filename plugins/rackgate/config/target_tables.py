@@ -19,6 +19,7 @@ __all__ = [
     "EngineTable",
     "ExpectTable",
     "GatewayTable",
+    "LoadMachinesTable",
     "NodeTable",
     "RedfishTable",
     "TargetFile",
@@ -263,6 +264,14 @@ class PricesTable(_Table):
     kwh: NonNegative | None = None
 
 
+class LoadMachinesTable(_Table):
+    """`[load_machines]`: a Ray cluster whose nodes offer the load, in place of this machine."""
+
+    ray: str = Field(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}$")
+    nodes: list[str] = []
+    workers: int | None = Field(default=None, ge=1)
+
+
 class TargetFile(_Table):
     """The whole file."""
 
@@ -275,6 +284,7 @@ class TargetFile(_Table):
     telemetry: TelemetryTable | None = None
     expect: ExpectTable = ExpectTable()
     storage: StorageTable | None = None
+    load_machines: LoadMachinesTable | None = None
 
 
 def readable(data: Mapping[str, Any]) -> TargetFile:

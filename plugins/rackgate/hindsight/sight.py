@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rackgate.fault import FaultTimeline
 from rackgate.load import Load
+from rackgate.loadgen.machine_clock import MachineClock
 from rackgate.loadgen.offered import Counters, OfferedLoad
 from rackgate.loadgen.prefix_cache import PrefixCounters
 from rackgate.loadgen.table import SampleTable
@@ -124,6 +125,7 @@ def _look(finished: Finished, record: Mapping[str, Any], loads: Mapping[str, Loa
         samples=samples,
         samples_path=path,
         loop_lag_p99_ms=record["loop_lag_p99_ms"],
+        clocks=tuple(noun_of(MachineClock, clock) for clock in record.get("clocks") or ()),
         prefix={
             engine: noun_of(PrefixCounters, counted)
             for engine, counted in (record.get("prefix_cache") or {}).items()

@@ -10,8 +10,12 @@ from typing import IO
 __all__ = ["start_child"]
 
 
-def start_child(module: str, *, stderr: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+def start_child(
+    module: str, *, control: int | None = None, stderr: IO[bytes] | None = None
+) -> subprocess.Popen[bytes]:
     """Run a module of this project with pipes for standard input and output.
+
+    With a descriptor `control` that is its standard input, and what it prints goes to `stderr`.
 
     It finds what its parent finds, in the same order, and nothing in the current directory. Ctrl-C does
     not reach it: that is for the parent, who ends it in order.
@@ -19,8 +23,8 @@ def start_child(module: str, *, stderr: IO[bytes] | None = None) -> subprocess.P
     search = os.pathsep.join(os.path.abspath(part) for part in sys.path if part)  # noqa: PTH100 - a search path
     return subprocess.Popen(
         [sys.executable, "-P", "-m", module],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE if control is None else control,
+        stdout=subprocess.PIPE if control is None else stderr,
         stderr=stderr,
         env={**os.environ, "PYTHONPATH": search},
         start_new_session=True,

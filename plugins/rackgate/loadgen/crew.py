@@ -7,6 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rackgate.load import Load
 
 __all__ = ["workers_for"]
@@ -22,11 +24,13 @@ _TOKENS_PER_S = 50.0
 """What a stream is taken to give, where no rate says how many there are."""
 
 
-def workers_for(load: Load, endpoints: int) -> int:
+def workers_for(load: Load, endpoints: int, *, cores: Sequence[int] = (), each: int | None = None) -> int:
     """Return how many workers offer a load: what it asks for, else what its rate takes.
 
-    One core is left to the system, and each worker has at least one request in flight per endpoint.
-    Raises `ValueError` if more are asked for than requests may be in flight.
+    One core is left to the system, and each worker has at least one request in flight per endpoint. On load
+    machines with so many `cores` there are `each` on every one, or at least one and as many as the rate
+    takes; each worker still has a request. Raises `ValueError` if more are asked for than requests may be in
+    flight.
     """
     if load.workers is not None:
         if not 1 <= load.workers <= load.concurrency:
@@ -34,8 +38,10 @@ def workers_for(load: Load, endpoints: int) -> int:
             raise ValueError(f"load {load.name!r}: {text}")
         return load.workers
     busy_s = _busy_s(load, endpoints)
-    cores = len(os.sched_getaffinity(0))
-    return max(1, min(math.ceil(busy_s / _BUSY_SHARE), cores - 1, load.concurrency))
+    machines = cores or (len(os.sched_getaffinity(0)),)
+    most = sum(max(1, count - 1) for count in machines)
+    needed = max(len(machines), min(math.ceil(busy_s / _BUSY_SHARE), most))
+    return max(1, min(each * len(machines) if each else needed, load.concurrency))
 
 
 def _busy_s(load: Load, endpoints: int) -> float:

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rackgate.loadgen.offered import Counters, OfferedLoad, WorkerCost
-from rackgate.loadgen.spool import read_spool
 from rackgate.loadgen.table import SampleTable
-from rackgate.loadgen.table_file import spools_to_file
+from rackgate.loadgen.table_file import samples_to_file
 from rackgate.measurement import Reason
 from rackgate.statistics.percentiles import nearest_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from rackgate.load import Origin
+    from rackgate.loadgen.machine_clock import MachineClock
     from rackgate.loadgen.plan import Plan
     from rackgate.loadgen.worker_process import WorkerProcess
+    from rackgate.sample import Sample
 
 __all__ = ["merged"]
 
@@ -62,9 +63,16 @@ def merged(plan: Plan, workers: Sequence[WorkerProcess], samples_path: Path, *, 
         peak_in_flight=_peak(told, table),
         counters=Counters() if dead else counters,
         workers=tuple(map(_cost, workers, results, lags)),
+        clocks=_clocks(workers),
         reason=reason,
         detail=detail,
     )
+
+
+def _clocks(workers: Sequence[WorkerProcess]) -> tuple[MachineClock, ...]:
+    """Return the clock of each load machine: as the last of its workers left it."""
+    clocks = sorted(filter(None, (worker.clock for worker in workers)), key=lambda one: len(one.readings))
+    return tuple(sorted({one.machine: one for one in clocks}.values(), key=lambda one: one.machine))
 
 
 def _who_died(dead: Sequence[WorkerProcess], count: int) -> str:
@@ -125,6 +133,7 @@ def _cost(worker: WorkerProcess, result: _Result | None, lag_ms: float | None) -
     told = result or {}
     return WorkerCost(
         worker=worker.plan.worker,
+        machine="" if (clock := worker.clock) is None else clock.machine,
         scheduled=int(told.get("scheduled", 0)),
         cpu_s=float(told.get("cpu_s", 0.0)),
         schedule_lag_p99_ms=lag_ms,
@@ -135,23 +144,27 @@ def _cost(worker: WorkerProcess, result: _Result | None, lag_ms: float | None) -
 
 def _samples(workers: Sequence[WorkerProcess], path: Path) -> tuple[SampleTable | None, bool, str]:
     """Return the samples, whether they are kept as Parquet, and what went wrong."""
-    spools = [worker.spool for worker in workers if worker.spool.exists()]
-    if not spools:
+    spooled = [worker for worker in workers if worker.spool.exists()]
+    if not spooled:
         return None, False, ""
     origin = workers[0].plan.load.origin
     table: SampleTable | None
     try:
-        table, trouble = spools_to_file(spools, origin, path), ""
-        for spool in spools:
-            spool.unlink()
+        table, trouble = samples_to_file(_all_of(spooled), origin, path), ""
+        for worker in spooled:
+            worker.spool.unlink()
     except (OSError, ValueError, TypeError, KeyError) as error:
-        table, trouble = _unkept(spools, origin), f"the samples cannot be kept: {error!r}"
+        table, trouble = _unkept(spooled, origin), f"the samples cannot be kept: {error!r}"
     return table, not trouble, trouble
 
 
-def _unkept(spools: Sequence[Path], origin: Origin) -> SampleTable | None:
+def _all_of(workers: Sequence[WorkerProcess]) -> Iterator[Sample]:
+    return (sample for worker in workers for sample in worker.samples())
+
+
+def _unkept(workers: Sequence[WorkerProcess], origin: Origin) -> SampleTable | None:
     """Return the samples of spools that no file could be made of, None if they cannot be read either."""
     try:
-        return SampleTable.from_samples([sample for spool in spools for sample in read_spool(spool)], origin)
+        return SampleTable.from_samples(list(_all_of(workers)), origin)
     except (OSError, ValueError, TypeError, KeyError):
         return None

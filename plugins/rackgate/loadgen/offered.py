@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rackgate.load import Load
+    from rackgate.loadgen.machine_clock import MachineClock
     from rackgate.loadgen.prefix_cache import PrefixCounters
     from rackgate.loadgen.table import SampleTable
     from rackgate.measurement import Reason
@@ -39,7 +40,7 @@ class Counters:
 class WorkerCost:
     """What one worker process spent, and how late its requests and its event loop were (P99).
 
-    `died` if it gave no result.
+    `died` if it gave no result; `machine` is the load machine's name, empty for this one.
     """
 
     worker: int
@@ -48,6 +49,7 @@ class WorkerCost:
     schedule_lag_p99_ms: float | None
     loop_lag_p99_ms: float | None
     died: bool = False
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,8 @@ class OfferedLoad:
     scheduled start. `cpu_s` is what the workers spent between them, `loop_lag_p99_ms` how late the event
     loop of the latest one was; `workers` has both for each. With a reason, `samples` holds what had been
     finished until then. `prefix` holds what each engine that tells counted in its prefix cache meanwhile,
-    warm-up and other users' requests included.
+    warm-up and other users' requests included. `clocks` are those of the load machines, whose moments stand
+    here as moments of this one.
     """
 
     load: Load
@@ -76,5 +79,6 @@ class OfferedLoad:
     loop_lag_p99_ms: float | None = None
     workers: tuple[WorkerCost, ...] = ()
     prefix: Mapping[str, PrefixCounters] = field(default_factory=dict)
+    clocks: tuple[MachineClock, ...] = ()
     reason: Reason | None = None
     detail: str = ""

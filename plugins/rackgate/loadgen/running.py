@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Self
 from rackgate.load import Arrival
 from rackgate.loadgen.crew import workers_for
 from rackgate.loadgen.handicap import HANDICAPS
+from rackgate.loadgen.machines import Relay
 from rackgate.loadgen.now import Now
 from rackgate.loadgen.plan import Endpoint, Plan
 from rackgate.loadgen.spool import sample_of_line
 from rackgate.loadgen.trace import trace_of
 from rackgate.loadgen.words import words_of
-from rackgate.loadgen.worker_process import WorkerProcess
+from rackgate.loadgen.worker_process import WorkerProcess, clear
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from rackgate.loadgen.offered import OfferedLoad
     from rackgate.loadgen.trace import Trace
     from rackgate.sample import Sample
+    from rackgate.target import LoadMachines
 
 __all__ = ["RunningLoad", "start_load"]
 
@@ -44,14 +46,16 @@ def start_load(
     requests: int | None = None,
     warmup: bool = True,
     handicap: str = "",
+    machines: LoadMachines | None = None,
 ) -> RunningLoad:
-    """Start the worker processes that offer `load` to all endpoints at once.
+    """Start the worker processes that offer `load` to all endpoints at once, here or on load machines.
 
     A closed load holds `load.concurrency` requests in flight per endpoint until `requests` (default: the
     last look) have run on each, or `load.duration_s` is over; an open one offers its rate to each, until
     its time is over or `requests` were offered.
     `handicap` spoils the instrument for tests: `slow` or `die`, of several workers the last one.
-    Raises `ValueError` for a load that cannot be offered, or says neither when to stop nor where to go.
+    Raises `ValueError` for a load that cannot be offered, or says neither when to stop nor where to go, and
+    `NoLoadMachines`, which is one, if the load machines cannot be used.
     """
     if handicap not in HANDICAPS:
         raise ValueError(f"unknown handicap {handicap!r}")
@@ -75,6 +79,10 @@ def start_load(
     if not endpoints:
         raise ValueError(f"load {load.name!r} has no endpoint to go to")
     samples_path.parent.mkdir(parents=True, exist_ok=True)
+    workers, relay = workers_for(load, len(endpoints)), None
+    if machines is not None:
+        relay = Relay(machines, endpoints)
+        workers = workers_for(load, len(endpoints), cores=relay.cores, each=machines.workers)
     plan = Plan(
         load=load,
         endpoints=tuple(endpoints),
@@ -86,10 +94,10 @@ def start_load(
         warmup=warmup,
         handicap=handicap,
         span_s=span_s,
-        workers=workers_for(load, len(endpoints)),
+        workers=workers,
         meeting=str(samples_path.with_name(f"{samples_path.name}.meeting")),
     )
-    return RunningLoad(plan, samples_path)
+    return RunningLoad(plan, samples_path, relay)
 
 
 def _within(trace: Trace, load: Load, planned: int | None) -> int:
@@ -103,14 +111,21 @@ def _within(trace: Trace, load: Load, planned: int | None) -> int:
 
 
 class RunningLoad:
-    """A load on its way in worker processes. Leaving the context makes sure that they are gone."""
+    """A load on its way in worker processes. Leaving the context makes sure that they are gone.
 
-    def __init__(self, plan: Plan, samples_path: Path) -> None:
+    With a `relay` they are on load machines.
+    """
+
+    def __init__(self, plan: Plan, samples_path: Path, relay: Relay | None = None) -> None:
         self._plan = plan
         self._samples_path = samples_path
         self._offered: OfferedLoad | None = None
         Path(plan.meeting).unlink(missing_ok=True)
-        self._workers = [WorkerProcess(_of_worker(plan, number)) for number in range(plan.workers)]
+        plans = [_of_worker(plan, number) for number in range(plan.workers)]
+        for one in plans:
+            clear(Path(one.spool))
+        links = [None] * len(plans) if relay is None else relay.start(plans)
+        self._workers = [WorkerProcess(*one) for one in zip(plans, links, strict=True)]
 
     @property
     def process_ids(self) -> tuple[int, ...]:

@@ -21,17 +21,17 @@ from rackgate.loadgen.columns import (
     objects,
 )  # fmt: skip
 from rackgate.loadgen.labels import Labels
-from rackgate.loadgen.spool import read_spool
 from rackgate.loadgen.table import SampleTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
     from pathlib import Path
     from types import TracebackType
 
     from rackgate.loadgen.columns import Column
+    from rackgate.sample import Sample
 
-__all__ = ["ROWS_AT_ONCE", "Writer", "column_reader", "read_origin", "spools_to_file", "text_reader"]
+__all__ = ["ROWS_AT_ONCE", "Writer", "column_reader", "read_origin", "samples_to_file", "text_reader"]
 
 ROWS_AT_ONCE = 1 << 16
 _ORIGIN = "rackgate.origin"
@@ -144,14 +144,14 @@ def text_reader(path: Path) -> Callable[[str], Column]:
     return read
 
 
-def spools_to_file(spools: Sequence[Path], origin: Origin, path: Path) -> SampleTable:
+def samples_to_file(samples: Iterable[Sample], origin: Origin, path: Path) -> SampleTable:
     """Write what workers have spooled into one file and return its table.
 
     No more than one row group of whole samples is in memory at a time, and nothing of them afterwards: the
     table reads its columns when they are asked for. Raises `OSError`, and `ValueError`, `TypeError` or
     `KeyError` for a line that is no sample.
     """
-    samples = (sample for spool in spools for sample in read_spool(spool))
+    samples = iter(samples)
     written = 0
     with Writer(path, origin) as writer:
         while (batch := list(islice(samples, ROWS_AT_ONCE))) or not written:

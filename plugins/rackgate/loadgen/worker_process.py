@@ -1,23 +1,29 @@
-"""One worker process as its parent sees it: told a plan, heard until its result, ended."""
+"""One worker as whoever offers the load sees it: told a plan, heard until its result, ended."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rackgate.loadgen.child import start_child
+from rackgate.loadgen.link import ChildLink
+from rackgate.loadgen.machine_clock import clock_path, moved, read_clock
 from rackgate.loadgen.now import Now, now_path, read_now
+from rackgate.loadgen.spool import read_spool
 
 if TYPE_CHECKING:
-    from rackgate.loadgen.plan import Plan
+    from collections.abc import Iterator
 
-__all__ = ["WorkerProcess"]
+    from rackgate.loadgen.link import Link
+    from rackgate.loadgen.machine_clock import MachineClock
+    from rackgate.loadgen.plan import Plan
+    from rackgate.sample import Sample
+
+__all__ = ["WorkerProcess", "clear"]
+
+_MOMENTS = ("start_ns", "end_ns", "steady_start_ns", "steady_end_ns")
 
 _BLOCK_BYTES = 1 << 18
 _RECENT_BYTES = 1 << 22
@@ -25,48 +31,61 @@ _RECENT_BYTES = 1 << 22
 
 
 class WorkerProcess:
-    """A worker on its way. What it measured lies in its spool; its result is one line of JSON."""
+    """A worker on its way. What it measured lies in its spool; its result is one line of JSON.
 
-    def __init__(self, plan: Plan) -> None:
+    Without a `link` it is a process of this machine.
+    """
+
+    def __init__(self, plan: Plan, link: Link | None = None) -> None:
         self.plan = plan
         self.spool = Path(plan.spool)
-        self.spool.unlink(missing_ok=True)
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the worker lives
         self._said = b""
         self._ended = False
         self._counted = self._counted_bytes = self._read_bytes = 0
-        self._process = start_child("rackgate.loadgen.worker", stderr=self._errors)
-        self.tell((plan.to_json() + "\n").encode())
+        self._link: Link = link or ChildLink()
+        if link is None:
+            self._link.tell((plan.to_json() + "\n").encode())
+        self._words = ""
 
     @property
     def process_id(self) -> int:
-        """Its process id."""
-        return self._process.pid
+        """Its process id, of one on another machine that of the process that reaches it."""
+        return self._link.process_id
 
     @property
     def running(self) -> bool:
         """True while it is there."""
-        return self._process.poll() is None
+        return self._link.running
 
     @property
     def output(self) -> int | None:
         """What its result will come through; None once all was heard."""
-        stdout = self._process.stdout
-        return None if self._ended or stdout is None or stdout.closed else stdout.fileno()
+        return None if self._ended else self._link.output
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """Its result; None if it ended without one."""
-        try:
-            told: dict[str, Any] = json.loads(self._said)
-        except ValueError:
+        """Its result, moments on this machine's clock; None if it ended without one."""
+        told = self._told()
+        if told is None or "died" in told:
             return None
-        return told
+        clock = self.clock
+        return told if clock is None else {**told, **{name: clock.here_ns(told[name]) for name in _MOMENTS}}
 
     @property
     def now(self) -> Now | None:
         """Where it stands; None before it has said so."""
         return read_now(now_path(self.spool))
+
+    @property
+    def clock(self) -> MachineClock | None:
+        """The clock of the machine that it runs on; None if that is this one."""
+        return read_clock(clock_path(self.spool))
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield each sample that it kept, moments on this machine's clock."""
+        clock = self.clock
+        for sample in read_spool(self.spool):
+            yield sample if clock is None else moved(sample, clock)
 
     def count(self) -> int:
         """Return how many requests have ended so far, warm-up and dropped ones included."""
@@ -89,13 +108,16 @@ class WorkerProcess:
             return whole.splitlines()[torn:]
         return []
 
+    def piece(self, position: int, most: int) -> bytes:
+        """Return what its spool holds from a position on, `most` bytes at most."""
+        with suppress(FileNotFoundError), self.spool.open("rb") as spool:
+            spool.seek(position)
+            return spool.read(most)
+        return b""
+
     def tell(self, message: bytes) -> None:
-        """Say something on its standard input."""
-        stdin = self._process.stdin
-        if stdin is not None and not stdin.closed:
-            with suppress(OSError):  # a worker that is gone is found out by its silence
-                stdin.write(message)
-                stdin.flush()
+        """Say something to it."""
+        self._link.tell(message)
 
     def hear(self) -> None:
         """Take in what it said, when there is something to read."""
@@ -107,27 +129,31 @@ class WorkerProcess:
 
     def end(self, grace_s: float) -> None:
         """Let it end, and kill it after `grace_s`."""
-        if self._process.stdin is not None:
-            with suppress(OSError):
-                self._process.stdin.close()
-        try:
-            self._process.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
+        self._ended = True
+        self._words = self._link.end(grace_s)
 
     def tidy(self) -> None:
         """Let go of everything but the spool; safe to call twice."""
-        now_path(self.spool).unlink(missing_ok=True)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._errors.close()
+        for path in _beside(self.spool):
+            path.unlink(missing_ok=True)
 
     def last_words(self) -> str:
-        """Return how a worker died that gave no result."""
-        self._errors.seek(0)
-        tail = self._errors.read()[-2000:].decode("utf-8", "replace").strip()
-        code = self._process.returncode
-        how = f"signal {-code}" if code < 0 else f"exit status {code}"
-        last = tail.splitlines()[-1] if tail else ""
-        return f"the load worker died ({how}) {last}".strip()
+        """Return how a worker died that has ended without a result."""
+        return str((self._told() or {}).get("died") or self._words)
+
+    def _told(self) -> dict[str, Any] | None:
+        try:
+            told: dict[str, Any] = json.loads(self._said)
+        except ValueError:
+            return None
+        return told
+
+
+def clear(spool: Path) -> None:
+    """Remove what a worker before this one left at its spool."""
+    for path in (spool, *_beside(spool)):
+        path.unlink(missing_ok=True)
+
+
+def _beside(spool: Path) -> tuple[Path, ...]:
+    return now_path(spool), clock_path(spool)

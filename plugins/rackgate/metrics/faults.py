@@ -171,7 +171,7 @@ def _seen(
     fault = observation.faults[-1]
     if fault.proven_ns is None or fault.injected_ns is None:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, _unproven(fault))
-    chosen = chosen_samples(observation, slo, entity, timed=timed, lag_limit_ms=lag_limit_ms)
+    chosen = chosen_samples(observation, slo, entity, timed=timed, lag_limit_ms=lag_limit_ms, one_axis=True)
     if chosen.table is None:
         why = chosen.why
         reason, detail = (why.reason, why.detail) if why else (None, "no samples")

@@ -172,7 +172,8 @@ def _series(
 
 def _window(observation: Observation, slo: Slo, card: str) -> tuple[int, int] | Measurement:
     engine = next((one.entity for one in observation.target.engines if card in one.cards), card)
-    chosen = chosen_samples(observation, slo, engine, label=last_label(observation, slo), timed=False)
+    label = last_label(observation, slo)
+    chosen = chosen_samples(observation, slo, engine, label=label, timed=False, one_axis=True)
     if chosen.table is None:
         why = chosen.why
         reason, detail = (why.reason, why.detail) if why else (None, "")

@@ -72,7 +72,7 @@ def jitter_ratio(observation: Observation, slo: Slo, entity: str) -> Measurement
 
 def tpot_drift(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """TPOT P50 in the last tenth of the steady window / in its first tenth."""
-    chosen = chosen_samples(observation, slo, entity)
+    chosen = chosen_samples(observation, slo, entity, one_axis=True)
     if chosen.table is None:
         return chosen.why or missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no samples")
     ok = chosen.table.where(chosen.table.labels("outcome").are((Outcome.OK,)))

@@ -111,10 +111,12 @@ def goodput(observation: Observation, slo: Slo, entity: str) -> Measurement:
 
 def goodput_per_s(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """Good requests (see goodput) that ended in the steady window / its length."""
-    chosen = chosen_samples(observation, slo, entity)
+    chosen = chosen_samples(observation, slo, entity, one_axis=True)
     share = goodput(observation, slo, entity)
-    if share.value is None or chosen.table is None:
+    if share.value is None:
         return share
+    if chosen.table is None:
+        return _none(chosen, slo, entity)
     good, rate = good_mask(chosen.table, chosen.looks[-1].load), 0.0
     done = np.asarray(chosen.table.column("done_ns"), dtype=float)
     for windows, mask in steady_windows(chosen.table):
@@ -136,7 +138,7 @@ def _bounds_of(load: Load) -> list[str]:
 def balance_ratio(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """Max / mean of ok requests per card: over the two cards of a pair, or over the rack's nodes."""
     label = "both" if entity != "rack" else None
-    chosen = chosen_samples(observation, slo, entity, label=label)
+    chosen = chosen_samples(observation, slo, entity, label=label, one_axis=entity != "rack")
     if chosen.table is None:
         return _none(chosen, slo, entity)
     table = chosen.table.where(chosen.table.labels("outcome").are((Outcome.OK,)))
@@ -208,7 +210,8 @@ def output_token_throughput_of(observation: Observation, slo: Slo, entity: str, 
 def _throughput(
     observation: Observation, slo: Slo, entity: str, *, tokens: bool, label: str | None = None
 ) -> Measurement:
-    chosen = chosen_samples(observation, slo, entity, label=label or last_label(observation, slo))
+    label = label or last_label(observation, slo)
+    chosen = chosen_samples(observation, slo, entity, label=label, one_axis=True)
     if chosen.table is None:
         return _none(chosen, slo, entity)
     table = chosen.table

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Chosen",
     "chosen_samples",
+    "clocks_apart",
     "failed_mask",
     "good_mask",
     "lag_p99_ms",
@@ -64,13 +65,16 @@ def chosen_samples(
     label: str | None = None,
     timed: bool = True,
     lag_limit_ms: float | None = None,
+    one_axis: bool = False,
 ) -> Chosen:
     """Return the measured samples of the row's load that belong to the entity.
 
     In a load that went through the gateway a sample belongs to the engine that said it answered; one
     that nobody owned up to belongs to the rack alone. What is `timed` has no samples if the load
     generator was later than `lag_limit_ms`: its times are not the rack's. If that is not given it is the
-    observation's, and what engines took from their prefix caches has no samples either.
+    observation's, and what engines took from their prefix caches has no samples either. `one_axis` is for
+    what puts moments of different requests, or a signal's, beside each other: it has no samples if the
+    clocks of the load machines were not known to that limit.
     """
     offers = [
         offer for offer in observation.offers_of(slo.load, label) if _concerns(offer, entity, observation)
@@ -88,6 +92,8 @@ def chosen_samples(
         text = f"the load's counters do not reconcile: {unreconciled.counters}"
         return Chosen(None, looks, 1, missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, text))
     inexact = lateness(looks, lag_limit_ms or observation.lag_limit_ms) if timed else ""
+    if one_axis and not inexact:
+        inexact = clocks_apart(looks, lag_limit_ms or observation.lag_limit_ms)
     if inexact:
         return Chosen(None, looks, 1, missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, inexact))
     table = _joined(looks)
@@ -219,6 +225,11 @@ def lateness(looks: tuple[OfferedLoad, ...], limit_ms: float) -> str:
     if standstill > limit_ms:
         return f"the load generator's loop was {standstill:.1f} ms late (P99, accepted {limit_ms:g} ms)"
     return ""
+
+
+def clocks_apart(looks: tuple[OfferedLoad, ...], limit_ms: float) -> str:
+    """Say why moments of different load machines cannot be put in one order; empty if they can."""
+    return next((text for look in looks for one in look.clocks if (text := one.trouble(limit_ms))), "")
 
 
 def _from_cache(

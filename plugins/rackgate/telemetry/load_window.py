@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.metrics.requests import chosen_samples
+from rackgate.metrics.requests import chosen_samples, clocks_apart
 
 if TYPE_CHECKING:
     from rackgate.observation import Observation
@@ -31,6 +31,9 @@ def window_of(observation: Observation, slo: Slo, entity: str) -> tuple[int, int
     if not mine:
         text = f"load '{slo.load}' was not offered"
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
+    apart = clocks_apart(tuple(mine), observation.lag_limit_ms)
+    if apart:
+        return missing(slo.metric, entity, slo.unit, Reason.INSTRUMENT, f"no load window: {apart}")
     own = _own_window(observation, slo, engines.pop()) if len(engines) == 1 else None
     return own or (min(look.start_ns for look in mine), max(look.end_ns for look in mine))
 
