@@ -26,7 +26,7 @@ KINDS = {
     "facts": "what a node says that should be the same on all: each fact's value, or why there is none",
     "engine": "an engine that was started or found, or why it could not be",
     "stage": "a stage began or ended",
-    "load": "a load that was offered: counters, window, looks, file of samples",
+    "load": "a load that was offered: counters, window, looks, file of samples, clocks of load machines",
     "probe": "a node that a probe asked, whether it answered, with command, status, digest and log",
     "measurement": "a measured value, judged or not",
     "verdict": "one check's verdict with its measurement, bound, hint and, unmet, its chain (`diagnosis`)",

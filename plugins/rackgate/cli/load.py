@@ -193,6 +193,9 @@ def _run(options: argparse.Namespace) -> int:
     except ValueError as error:
         sys.stderr.write("".join(f"rackgate load: {line}\n" for line in str(error).splitlines()))
         return 4
+    except KeyboardInterrupt:
+        sys.stderr.write("rackgate load: interrupted before anything was measured\n")
+        return 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,8 @@ __all__ = ["RunningLoad", "start_load"]
 
 _GRACE_S = 3.0
 _MOST_RECENT = 2000
+_LONGEST_WAIT_S = 3600.0
+"""What the kernel waits in one call: it counts milliseconds in 31 bits, a load may be longer."""
 
 
 def start_load(
@@ -212,8 +214,8 @@ class RunningLoad:
             with selectors.DefaultSelector() as selector:
                 for output in heard:
                     selector.register(output, selectors.EVENT_READ)
-                ready = selector.select(max(0.0, deadline - monotonic()))
-            if not ready:
+                ready = selector.select(min(max(0.0, deadline - monotonic()), _LONGEST_WAIT_S))
+            if not ready and monotonic() >= deadline:
                 return False
             for key, _ in ready:
                 worker = heard[key.fd]
