@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rackgate.config.target_file import endpoint_target, parse_target
 from rackgate.engines.protocol import PROTOCOLS
+from rackgate.target import LoadMachines
 
 TARGET = {
     "target": {"name": "lab", "model": "m"},
@@ -44,6 +45,13 @@ def test_an_engine_may_speak_every_protocol_that_the_load_generator_speaks(launc
     assert name == target.engines[0].protocol
 
 
+def test_load_may_come_from_other_machines(launchers):
+    table = {"ray": "10.0.0.5:6379", "nodes": ["10.0.0.6"], "workers": 4}
+    target = parse_target(changed(["load_machines"], table), "rack.toml", launchers)
+    assert LoadMachines(ray="10.0.0.5:6379", nodes=("10.0.0.6",), workers=4) == target.load_machines
+    assert parse_target(TARGET, "rack.toml", launchers).load_machines is None
+
+
 def test_a_rack_of_cpu_pools_has_the_grade_cpu(launchers):
     assert "cpu" == parse_target(changed(["engine", 0, "pool"], "cpu"), "rack.toml", launchers).grade
 
@@ -61,6 +69,10 @@ def test_a_rack_of_cpu_pools_has_the_grade_cpu(launchers):
         (["node", 0, "exporter"], "host:9400", "node[0].exporter: must be http://HOST[:PORT] or"),
         (["node"], [{"name": "node1", "cards": 2}] * 2, "node 'node1' is declared twice"),
         (["engine"], {}, "engine: Input should be a valid list"),
+        (["load_machines"], {"ray": "head"}, "load_machines.ray: 'head' is not HOST:PORT"),
+        (["load_machines"], {"ray": "head:70000"}, "load_machines.ray: 'head:70000' is not HOST:PORT"),
+        (["load_machines"], {"ray": "h:1", "worker": 2}, "load_machines.worker: unknown key"),
+        (["load_machines"], {"nodes": ["a"]}, "load_machines.ray: missing"),
         (
             ["engine", 0, "launcher"],
             "proces",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from rackgate.cli import main
 from rackgate.load import Arrival, Limits, Load
 from rackgate.loadgen import Endpoint, start_load
 from rackgate.loadgen.machines import NoLoadMachines
@@ -152,9 +153,12 @@ def test_what_a_lost_machine_measured_is_kept_and_the_load_is_unknown(tmp_path, 
     path = tmp_path / "s.parquet"
     with start_load(ENDLESS, [endpoint], label="t", samples_path=path, seed=1, machines=machines) as running:
         deadline = time.monotonic() + 30
-        while running.progress < 50 and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            now = running.now
+            if now is not None and now.start_ns and running.progress >= 50:
+                break
             time.sleep(0.01)
-        assert running.now.start_ns > 0
+        assert now.start_ns > 0
         assert running.recent()
         cluster.say("kill", "lost")
         offered = running.finish(60)
@@ -196,6 +200,27 @@ def test_machines_that_are_not_there_are_refused_before_the_first_request(
     with pytest.raises(NoLoadMachines, match=r"pip install 'pytest-rackgate\[ray\]'"):
         offered_to(server.url, LOAD, LoadMachines(ray=cluster.address))
     assert 0 == server.connections
+
+
+def test_the_command_offers_from_machines_and_tells_their_clocks(reference, cluster, capsys):
+    few = ["load", reference, "--model", "m", "--requests", "12", "--output-tokens", "4", "--json"]
+    status = main([*few, "--ray", cluster.address, "--ray-nodes", "lm1"])
+    said = json.loads(capsys.readouterr().out)
+    assert (0, {"ok": 12}) == (status, said["counters"]["outcomes"])
+    assert ["lm1"] == [clock["machine"] for clock in said["instrument"]["clocks"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--ray", "127.0.0.1:9"], "no Ray cluster answers at 127.0.0.1:9"),
+        (["--ray", "head"], "'head' is not HOST:PORT"),
+        (["--ray-nodes", "a"], "--ray-nodes needs --ray"),
+    ],
+)
+def test_the_command_refuses_machines_that_are_not_there(options, problem, reference, capsys):
+    assert 4 == main(["load", reference, "--model", "m", *options])
+    assert problem in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -166,15 +166,14 @@ def endpoint_of(options: argparse.Namespace) -> Endpoint:
 
 def machines_of(options: argparse.Namespace) -> LoadMachines | None:
     """Return the load machines, None for this one. Raises `ValueError`."""
+    from rackgate.loadgen.machines import address_of
     from rackgate.target import LoadMachines
 
     if options.ray is None:
         if options.ray_nodes is not None:
             raise ValueError("--ray-nodes needs --ray")
         return None
-    host, _, port = options.ray.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"--ray: {options.ray!r} is not HOST:PORT")
+    address_of(options.ray)
     return LoadMachines(ray=options.ray, nodes=tuple(filter(None, (options.ray_nodes or "").split(","))))
 
 

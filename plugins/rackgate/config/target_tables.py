@@ -72,6 +72,14 @@ def pci_address(value: str) -> str:
     return address
 
 
+def host_port(value: str) -> str:
+    """Return the address; raises `ValueError` if it is not HOST:PORT."""
+    from rackgate.loadgen.machines import address_of
+
+    address_of(value)
+    return value
+
+
 Pci = Annotated[str, AfterValidator(pci_address)]
 MigLayout = Annotated[int, Field(ge=0)] | list[Annotated[str, Field(min_length=1)]]
 Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
@@ -267,7 +275,7 @@ class PricesTable(_Table):
 class LoadMachinesTable(_Table):
     """`[load_machines]`: a Ray cluster whose nodes offer the load, in place of this machine."""
 
-    ray: str = Field(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}$")
+    ray: Annotated[str, AfterValidator(host_port)]
     nodes: list[str] = []
     workers: int | None = Field(default=None, ge=1)
 

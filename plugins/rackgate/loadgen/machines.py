@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rackgate.loadgen.plan import Endpoint, Plan
     from rackgate.target import LoadMachines
 
-__all__ = ["NoLoadMachines", "Relay", "check_machines"]
+__all__ = ["NoLoadMachines", "Relay", "address_of", "check_machines"]
 
 _CONNECT_S = 5.0
 _GREETING_S = 60.0
@@ -38,13 +38,21 @@ class NoLoadMachines(ValueError):
     """The load machines cannot be used: nothing was offered."""
 
 
+def address_of(text: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT`. Raises `NoLoadMachines`."""
+    host, _, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise NoLoadMachines(f"{text!r} is not HOST:PORT")
+    return host, int(port)
+
+
 def check_machines(machines: LoadMachines) -> None:
     """Raise `NoLoadMachines` if Ray is not installed here, or nothing answers at the cluster's address."""
     if importlib.util.find_spec("ray") is None:
         raise NoLoadMachines("load machines need Ray, here and there: pip install 'pytest-rackgate[ray]'")
-    host, _, port = machines.ray.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+        socket.create_connection(address_of(machines.ray), _CONNECT_S).close()
     except OSError as error:
         cure = "start it with `ray start --head`, and join it here and on each load machine"
         raise NoLoadMachines(f"no Ray cluster answers at {machines.ray} ({error}): {cure}") from error
