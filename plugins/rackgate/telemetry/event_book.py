@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from rackgate.telemetry.log_line import LogLine, boot_to_monotonic_ns
 from rackgate.telemetry.reading import KERNEL_EVENTS, Reading, kernel_event_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rackgate.telemetry.table import TelemetryTable
 
@@ -72,6 +73,8 @@ class EventBook:
             kind = KERNEL_EVENTS["lookalike"]
             return Reading(moment, self._node, self._node, "kernel_event", float(kind), None, text)
         entity = self.card_of.get(event.pci or "", self._node)
+        if event.pci is not None and entity == self._node:
+            text += f" (PCI {event.pci})"
         code = event.code if event.code is not None else event.equivalent_xid
         if code is None:
             kind = KERNEL_EVENTS[event.kind]
@@ -86,35 +89,48 @@ def _placed(event: KernelEvent, now_us: int) -> KernelEvent:
     return replace(event, line=replace(event.line, boot_us=now_us))
 
 
-def events_of(table: TelemetryTable, entity: str) -> tuple[KernelEvent, ...]:
-    """Return the events of an entity again, from the readings that they became.
+def events_of(table: TelemetryTable, entities: Sequence[str]) -> tuple[KernelEvent, ...]:
+    """Return the events of a node and its cards, or of some of them, from the readings that they became.
 
-    Their address is the entity's name, their boot time our monotonic clock. An event that both the
-    driver and the kernel's log told, within 5 s, is one.
+    Their address is the entity's name, of no declared card's that of the device; their boot time is our
+    monotonic clock. An event that both the driver and the kernel's log told, within 5 s, is one: the
+    driver knows the card where the log has an address that is not declared.
     """
+    told = [event for name in entities for event in _told(table, name)]
+    free = [event for event in told if event.text]
+    alone = []
+    for event in (event for event in told if not event.text):
+        alike = [other for other in free if _same(event, other)]
+        twin = next((other for other in alike if other.pci == event.pci), None)
+        twin = twin or next((other for other in alike if other.pci not in entities), None)
+        if twin is None:
+            alone.append(event)
+        else:
+            free.remove(twin)
+    with_words = [event for event in told if event.text]
+    return tuple(sorted((*with_words, *alone), key=lambda event: event.line.boot_us or 0))
+
+
+def _told(table: TelemetryTable, entity: str) -> list[KernelEvent]:
     told: list[KernelEvent] = []
     for field in ("xid", "sxid"):
         series = table.series(entity, field)
         texts = table.details(entity, field)
         for at_ns, code, text in zip(series.t_ns, series.values, texts, strict=True):
             line = LogLine(text=text, boot_us=int(at_ns) // 1000, from_kernel=True)
-            told.append(event_of(field, int(code), text, line, entity))
-    told += _other_events(table, entity)
-    with_words = [event for event in told if event.text]
-    free = list(with_words)
-    alone = []
-    for event in (event for event in told if not event.text):
-        twin = next((other for other in free if _same(event, other)), None)
-        if twin is None:
-            alone.append(event)
-        else:
-            free.remove(twin)
-    return tuple(sorted((*with_words, *alone), key=lambda event: event.line.boot_us or 0))
+            told.append(event_of(field, int(code), text, line, _address(text) or entity))
+    return told + _other_events(table, entity)
 
 
 def _same(one: KernelEvent, other: KernelEvent) -> bool:
     apart_us = abs((one.line.boot_us or 0) - (other.line.boot_us or 0))
     return (one.kind, one.code) == (other.kind, other.code) and apart_us <= _TWIN_US
+
+
+def _address(text: str) -> str | None:
+    """Return the address that stands behind the words of an event of no declared card."""
+    found = re.search(r" \(PCI (\S+)\)$", text)
+    return found[1] if found else None
 
 
 def _other_events(table: TelemetryTable, entity: str) -> list[KernelEvent]:
@@ -125,7 +141,7 @@ def _other_events(table: TelemetryTable, entity: str) -> list[KernelEvent]:
             kind=kernel_event_kind(number),
             line=LogLine(text=text, boot_us=int(at_ns) // 1000, from_kernel=True),
             text=text,
-            pci=entity,
+            pci=_address(text) or entity,
         )
         for at_ns, number, text in zip(series.t_ns, series.values, texts, strict=True)
     ]

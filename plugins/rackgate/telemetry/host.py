@@ -33,7 +33,6 @@ __all__ = ["FACTS", "Fact", "driver_mismatch", "read_host"]
 
 _FILES = (
     "/proc/sys/kernel/osrelease",
-    "/proc/sys/kernel/random/boot_id",
     "/proc/modules",
     "/proc/driver/nvidia/version",
     "/proc/meminfo",
@@ -240,7 +239,6 @@ def _lockdown(text: str) -> str | None:
 
 FACTS: Mapping[str, Callable[[Mapping[str, Ran], Mapping[str, Ran]], Fact]] = {
     "kernel": _file("/proc/sys/kernel/osrelease", str.strip),
-    "boot_id": _file("/proc/sys/kernel/random/boot_id", str.strip),
     "os": _file("/etc/os-release", lambda text: _first(r'^PRETTY_NAME="?([^"\n]+)', text)),
     "nvidia_loaded": _file("/proc/modules", _module("nvidia")),
     "nouveau_loaded": _file("/proc/modules", _module("nouveau")),

@@ -143,8 +143,10 @@ def _event(line: LogLine) -> KernelEvent | None:
             return event
     for kind, pattern in _PLAIN:
         if pattern.search(line.text):
-            found = _ADDRESS.search(line.text)
-            return KernelEvent(kind=kind, line=line, text=line.text, pci=found[1] if found else None)
+            found = _ADDRESS.findall(line.text)
+            # A port tells the error of the device that it names last.
+            place = found[-1 if kind == "aer" else 0] if found else None
+            return KernelEvent(kind=kind, line=line, text=line.text, pci=place)
     return None
 
 

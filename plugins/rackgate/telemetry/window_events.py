@@ -35,14 +35,15 @@ def judged_events(
 ) -> tuple[JudgedEvent, ...]:
     """Return what each event of the entities within a window (ns) counts as, the worst first.
 
-    An event that one of our faults explains counts for nothing.
+    The first entity is the node, or the one card, to which an event of no declared card belongs. An event
+    that one of our faults explains counts for nothing.
     """
     names = tuple(entities)
     start_us, end_us = (moment // 1000 for moment in window)
-    events = [one for name in names for one in events_of(table, name)]
+    events = events_of(table, names)
     around = Circumstances(
         profile=profile,
-        card_of={name: name for name in names},
+        card_of={pci: pci if pci in names else names[0] for event in events if (pci := event.pci)},
         injected=explanation(target, faults),
         window_us=(start_us, end_us),
         pending=_pending(table, names),
@@ -51,8 +52,15 @@ def judged_events(
 
 
 def explanation(target: Target, faults: Iterable[FaultTimeline]) -> Callable[[KernelEvent, str | None], bool]:
-    """Return a function that says whether one of our faults on the target's engines explains an event."""
-    hit = {name: tuple(engine.cards) for engine in target.engines for name in (engine.name, engine.entity)}
+    """Return a function that says whether one of our faults on the target's engines explains an event.
+
+    What a card without a declared address tells belongs to its node.
+    """
+    nameless = {card.name: card.node for card in target.cards if not card.pci}
+    hit: dict[str, tuple[str, ...]] = {}
+    for engine in target.engines:
+        nodes = [nameless[card] for card in engine.cards if card in nameless]
+        hit |= dict.fromkeys((engine.name, engine.entity), (*engine.cards, *nodes))
     return explained_by(faults, hit, 0)
 
 
@@ -87,10 +95,10 @@ def words_of(judged: Sequence[JudgedEvent], window: tuple[int, int]) -> str:
     """Return what came, when first, how often, whose it is and what to do; of what came again, its rate."""
     groups: dict[tuple[str, str], list[JudgedEvent]] = {}
     for one in judged:
-        groups.setdefault((_name(one), one.entity or one.event.pci or ""), []).append(one)
+        groups.setdefault((_name(one), _whose(one)), []).append(one)
     shown = list(groups.items())[:_SHOWN]
     return "; ".join(
-        f"{name}{_whose(whose)}{_when(group, window)}. {group[0].next_step}" for (name, whose), group in shown
+        f"{name} of {whose}{_when(group, window)}. {group[0].next_step}" for (name, whose), group in shown
     )
 
 
@@ -102,8 +110,10 @@ def _name(judged: JudgedEvent) -> str:
     return f"{kind} {event.code} ({judged.meaning})"
 
 
-def _whose(entity: str) -> str:
-    return f" of {entity}" if entity else ""
+def _whose(judged: JudgedEvent) -> str:
+    address = judged.event.pci or ""
+    entity = judged.entity or address
+    return entity if address in ("", entity) else f"{entity} at {address}"
 
 
 def _when(group: Sequence[JudgedEvent], window: tuple[int, int]) -> str:

@@ -56,8 +56,7 @@ def _codes_told(table: TelemetryTable, names: Sequence[str], window: tuple[int, 
     start_us, end_us = (moment // 1000 for moment in window)
     return frozenset(
         event.code
-        for name in names
-        for event in events_of(table, name)
+        for event in events_of(table, names)
         if event.code is not None and start_us <= (event.line.boot_us or 0) <= end_us
     )
 
