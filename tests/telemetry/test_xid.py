@@ -140,6 +140,26 @@ def test_an_ordinary_log_has_no_event():
     assert parse_log(raw) == ()
 
 
+def test_a_killed_process_is_one_event_though_the_kernel_tells_it_in_three_lines():
+    kill = (
+        "[5.1] python3 invoked oom-killer: gfp_mask=0x140cca(GFP_HIGHUSER_MOVABLE|__GFP_COMP), order=0\n"
+        "[5.2] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),task=loader,pid=4242,uid=0\n"
+        "[5.3] Out of memory: Killed process 4242 (loader) total-vm:1kB\n"
+    )
+    assert [event.text for event in parse_log(kill)] == [
+        "Out of memory: Killed process 4242 (loader) total-vm:1kB"
+    ]
+    assert len(parse_log(kill + kill)) == 2
+
+
+def test_a_ports_error_is_one_event_of_the_device_that_it_names():
+    raw = (
+        "[5.1] pcieport 0000:00:1c.0: AER: Corrected error message received from 0000:1b:00.0\n"
+        "[5.2] nvidia 0000:1b:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer\n"
+    )
+    assert [(event.kind, event.pci) for event in parse_log(raw + raw)] == [("aer", "0000:1b:00.0")] * 2
+
+
 SM = "Graphics SM {} Exception on (GPC {}, TPC {}, SM 0): Out Of Range Address"
 
 

@@ -270,21 +270,35 @@ def _probe(line: LogLine) -> KernelEvent | None:
 
 
 def _head_of(event: KernelEvent, events: list[KernelEvent]) -> int | None:
-    """Return the event that this line goes on: an SXid's head, the notice before its explanation."""
+    """Return the event that this line goes on: an SXid's head, a notice, the call of the OOM killer."""
     for number in range(len(events) - 1, max(-1, len(events) - 33), -1):
         head = events[number]
         if event.kind == "sxid" and "data_words" in event.details:
             same = (head.kind, head.code, head.pci) == ("sxid", event.code, event.pci)
             if same and "data_words" not in head.details:
                 return number
-        elif event.kind == head.kind == "driver_not_bound" and "conflicting" in event.details:
+        elif _goes_on(event, head):
             return number
     return None
 
 
+def _goes_on(event: KernelEvent, head: KernelEvent) -> bool:
+    """Return whether a line tells more of the event before it.
+
+    A process is killed in three lines: who called the killer, its choice, the victim. A port tells in two.
+    """
+    if event.kind == head.kind == "driver_not_bound":
+        return "conflicting" in event.details
+    if event.kind == head.kind == "oom":
+        return "invoked oom-killer" not in event.text and "Killed process" not in head.text
+    told = "PCIe Bus Error"
+    return event.kind == head.kind == "aer" and told in event.text and told not in head.text
+
+
 def _joined(head: KernelEvent, line: KernelEvent) -> KernelEvent:
     details = {**line.details, **head.details}
-    if details.get("link") is None:
-        details["link"] = line.details.get("link")
-    text = head.text if line.kind == "sxid" else f"{head.text} {line.text}"
+    if line.kind == "sxid":
+        link = details.get("link")
+        return replace(head, details={**details, "link": line.details.get("link") if link is None else link})
+    text = line.text if line.kind == "oom" else f"{head.text} {line.text}"
     return replace(head, details=details, text=text)
