@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from rackgate.slo import Slo
     from rackgate.target import Card, Node, Target
 
-__all__ = ["HOST_METRICS", "of_another_vendor", "why_not_asked", "without_gauge"]
+__all__ = ["HOST_METRICS", "of_another_kind", "why_not_asked", "without_gauge"]
 
 _CHASSIS = ("leak_detectors_wet", "leaks_seen", "power_supplies_bad", "chassis_findings")
 _TRIAGE = ("host_module", "host_driver", "host_cuda", "host_runtime", "host_network", "host_warnings")
@@ -69,15 +70,31 @@ _NVIDIA = frozenset(
             "fabric_outside",
         ),
         *("mig_differences", "foreign_processes", "unowned_memory_mib", "cards_not_in_container"),
-        *("last_xid_changes", "power_limit_share", "pcie_width_lost", "pcie_lost", "throttle_counters_s"),
+        *(
+            "last_xid_changes",
+            "power_limit_share",
+            "power_peak_share",
+            "pcie_width_lost",
+            "pcie_lost",
+            "throttle_counters_s",
+        ),
+        *("temperature_margin_c", "application_clocks_share"),
     }
 )
 """What is asked with NVIDIA's tools, or what other cards do not tell."""
 
 
-def of_another_vendor(row: Slo, entity: str, target: Target) -> str:
-    """Say that a row is about what only NVIDIA's cards have, of a card or a node of other cards."""
+_WITHOUT_MARGIN = frozenset({"P100", "V100", "T4", "A2", "A10", "A16", "A30", "A40", "A100", "A800"})
+"""Cards before Ada and Hopper, whose driver tells no distance to the slowdown temperature."""
+
+
+def of_another_kind(row: Slo, entity: str, target: Target) -> str:
+    """Say that a row is about what cards of this vendor or age do not have, of a card or a node."""
     cards = [card for card in target.cards if entity in (card.name, card.node)]
+    kinds = {re.split(r"[^A-Z0-9]", card.sku.upper())[0] for card in cards if card.sku}
+    if row.metric == "temperature_margin_c" and kinds and kinds <= _WITHOUT_MARGIN:
+        text = f"{entity} is of kind {', '.join(sorted(kinds))}, which tells no margin"
+        return f"declared: {text}; its absolute temperature is judged"
     vendors = {card.vendor for card in cards}
     if row.metric not in _NVIDIA or not vendors or "nvidia" in vendors:
         return ""

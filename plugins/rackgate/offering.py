@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rackgate.run import Run
     from rackgate.target import Target
 
-__all__ = ["follow", "lag_limit_ms", "offer_load", "offer_look", "record_look"]
+__all__ = ["asked_for", "follow", "lag_limit_ms", "offer_load", "offer_look", "record_look"]
 
 _END_LIMIT_S = 10.0
 _ATTEMPTS = 2
@@ -198,6 +198,17 @@ def _decided(
         if check.slo.stage == stage and check.slo.load == load.name and run.ledger.gated_by(check) is None
     ]
     return not any(judge(check, run.measure(check, seen)).open for check in waiting)
+
+
+def asked_for(run: Run, stage: str, load: str) -> bool:
+    """Return whether a row that will be judged in this stage rests on the load."""
+    return any(
+        check.slo.stage == stage
+        and check.slo.load == load
+        and not (check.declared_absent or check.not_assessed)
+        and run.ledger.gated_by(check) is None
+        for check in run.ledger.planned.values()
+    )
 
 
 def lag_limit_ms(run: Run) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rackgate.engines.api_smoke import OFFERED, SMOKE
-from rackgate.host_rows import HOST_METRICS, of_another_vendor, why_not_asked, without_gauge
+from rackgate.host_rows import HOST_METRICS, of_another_kind, why_not_asked, without_gauge
 from rackgate.probes.declared import why_not_probed
 from rackgate.probes.probe import probe_of
 from rackgate.slo import STAGES, Check, Scope, Slo
@@ -132,7 +132,7 @@ def _unused(row: Slo, entity: str, target: Target) -> str:
 
     Of a node, say that its host cannot be asked from here, where the row is about its host.
     """
-    other = of_another_vendor(row, entity, target) or without_gauge(row, entity, target)
+    other = of_another_kind(row, entity, target) or without_gauge(row, entity, target)
     if other:
         return other
     if row.metric in HOST_METRICS and row.scope in (Scope.NODE, Scope.CARD):

@@ -94,10 +94,10 @@ def test_a_program_gets_every_check_with_its_outlook_input_and_cure(file, capsys
     whole = json.loads(capsys.readouterr().out)
     checks = {one["id"]: one for one in whole["checks"]}
     lost = checks["preflight.card_present @ node1/gpu1"]
-    power = checks["single_card.power @ node1/gpu0"]
-    assert ("FAIL", "UNKNOWN") == (lost["outlook"], power["outlook"])
-    assert "card:energy_j|card:power_w" == power["needed"]
-    assert "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" in power["cure"]
+    peak = checks["single_card.power_peak @ node1/gpu0"]
+    assert ("FAIL", "UNKNOWN") == (lost["outlook"], peak["outlook"])
+    assert "card:power_instant_w|card:power_w" == peak["needed"]
+    assert "DCGM_FI_DEV_POWER_USAGE_INSTANT" in peak["cure"]
     assert sum(whole["summary"].values()) == len(checks)
 
 

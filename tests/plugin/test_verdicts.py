@@ -65,12 +65,12 @@ def test_an_unknown_begins_with_its_word_in_terminal_and_junit(ladder):
 
 def test_verbose_output_shows_the_verdicts_in_words(ladder):
     values = {
-        "single_card.power @ node1/gpu0": {"reason": "blank", "detail": ""},
-        "single_card.power @ node1/gpu1": 900.0,
+        "single_card.power_peak @ node1/gpu0": {"reason": "blank", "detail": ""},
+        "single_card.power_peak @ node1/gpu1": 9.0,
     }
     text = ladder("-v", stages=("single_card",), values=values).text
-    assert "single_card.power @ node1/gpu0] UNKNOWN" in text
-    assert "single_card.power @ node1/gpu1] FAILED" in text
+    assert "single_card.power_peak @ node1/gpu0] UNKNOWN" in text
+    assert "single_card.power_peak @ node1/gpu1] FAILED" in text
 
 
 def test_a_warning_passes_and_is_shown(pytester, ladder):

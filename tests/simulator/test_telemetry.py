@@ -13,6 +13,7 @@ from rackgate.simulator.thermal import CardSensors
 
 FIELDS = {
     "DCGM_FI_DEV_GPU_TEMP",
+    "DCGM_FI_DEV_GPU_TEMP_LIMIT",
     "DCGM_FI_DEV_MEMORY_TEMP",
     "DCGM_FI_DEV_POWER_USAGE",
     "DCGM_FI_DEV_SM_CLOCK",
@@ -27,6 +28,7 @@ FIELDS = {
     "DCGM_FI_DEV_ROW_REMAP_PENDING",
     "DCGM_FI_DEV_ROW_REMAP_FAILURE",
     "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
     "DCGM_FI_DEV_PCIE_LINK_WIDTH",
     "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH",
     "DCGM_FI_DEV_PCIE_LINK_GEN",
@@ -96,12 +98,26 @@ def test_power_and_energy_follow_the_load(http, rack, ask, wait_until):
     assert busy["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "0"].value > before
 
 
-def test_a_healthy_card_settles_near_62_degrees_at_650_watts():
+def test_a_healthy_card_settles_near_64_degrees_at_its_limit_of_700_watts():
     sensors = loaded(CardKnobs(), 10)
     fields = sensors.fields()
-    assert fields["DCGM_FI_DEV_GPU_TEMP"] == 62
-    assert round(fields["DCGM_FI_DEV_POWER_USAGE"]) == 650
+    assert fields["DCGM_FI_DEV_GPU_TEMP"] == 64
+    assert round(fields["DCGM_FI_DEV_POWER_USAGE"]) == 700
+    assert fields["DCGM_FI_DEV_CLOCKS_EVENT_REASONS"] == 0x4
+    assert fields["DCGM_FI_DEV_GPU_TEMP_LIMIT"] == 23
+
+
+def test_a_card_whose_limit_does_not_work_draws_what_its_work_asks_for():
+    fields = loaded(CardKnobs(power_limit_w=250.0, power_limit_works=False), 10).fields()
+    assert round(fields["DCGM_FI_DEV_POWER_USAGE"]) == 760
     assert fields["DCGM_FI_DEV_CLOCKS_EVENT_REASONS"] == 0
+
+
+def test_bits_of_clock_events_stand_while_the_card_works_beside_counters_that_stand_still():
+    fields = loaded(CardKnobs(clock_events=0x8, full_power_w=600.0), 10).fields()
+    assert fields["DCGM_FI_DEV_CLOCKS_EVENT_REASONS"] == 0x8
+    assert fields["DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS"] == 0
+    assert loaded(CardKnobs(clock_events=0x8), 0).fields()["DCGM_FI_DEV_CLOCKS_EVENT_REASONS"] == 0x1
 
 
 def test_an_idle_card_draws_90_watts_and_says_that_it_is_idle():
@@ -133,14 +149,16 @@ def test_work_that_does_not_reach_the_card_leaves_it_idle():
 
 
 def test_health_counters_stand_still_unless_a_knob_lets_them_grow():
-    healthy, worn = loaded(CardKnobs(), 10), loaded(CardKnobs(pcie_replays_per_busy_s=4.0), 10)
+    knobs = CardKnobs(pcie_replays_per_busy_s=4.0, remapped_rows_per_busy_s=2.0)
+    healthy, worn = loaded(CardKnobs(), 10), loaded(knobs, 10)
     assert healthy.fields()["DCGM_FI_DEV_PCIE_REPLAY_COUNTER"] == 0
     assert 39 <= worn.fields()["DCGM_FI_DEV_PCIE_REPLAY_COUNTER"] <= 40
+    assert 19 <= worn.fields()["DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"] <= 20
 
 
 def test_energy_is_the_integral_of_power():
     sensors = loaded(CardKnobs(), 60)
-    assert sensors.energy_j == pytest.approx(650 * 60, rel=0.01)
+    assert sensors.energy_j == pytest.approx(700 * 60, rel=0.01)
 
 
 def test_a_lost_card_has_no_series_while_its_engine_serves(http, ask):

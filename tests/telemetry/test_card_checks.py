@@ -11,7 +11,10 @@ from rackgate.telemetry.card_checks import (
     highest,
     idle_share,
     least,
+    most_per_minute,
+    peak_share_of_limit,
     share_of_limit,
+    standing_share,
     throttle_by_counters_s,
 )
 from rackgate.telemetry.reading import Reading
@@ -69,6 +72,42 @@ def test_growth_without_a_reset_is_the_difference(steps):
     assert growth(series(counter), 0, len(counter) * SECOND).value == counter[-1] - counter[0]
 
 
+def minutes(*points):
+    moments, values = zip(*points, strict=True)
+    return Series(np.array(moments) * SECOND, np.array(values, dtype=float), ())
+
+
+def test_the_worst_minute_counts_and_not_the_whole_load():
+    slow = minutes(*((second, second // 3) for second in range(0, 600, 5)))  # 20 a minute
+    assert growth(slow, 0, 595 * SECOND).value == 198.0
+    assert most_per_minute(slow, 0, 595 * SECOND).value <= 21
+    burst = minutes((0, 0), (300, 0), (310, 25), (340, 50), (345, 50), (600, 50))
+    assert most_per_minute(burst, 0, 600 * SECOND).value == 50.0
+
+
+def test_a_load_shorter_than_a_minute_is_not_stretched_to_one():
+    assert most_per_minute(minutes((0, 5), (1, 5), (2, 7)), 0, 2 * SECOND).value == 2.0
+
+
+def test_what_came_between_samples_that_are_minutes_apart_came_evenly():
+    assert most_per_minute(minutes((0, 0), (240, 80), (244, 80)), 0, 244 * SECOND).value == 20.0
+
+
+def test_a_minute_of_a_counter_that_was_lost_is_kept_as_partial():
+    found = most_per_minute(series([0, 40, None]), 0, 2 * SECOND)
+    assert (found.value, found.partial, found.reason) == (None, 40.0, Reason.BLANK)
+    assert most_per_minute(series([None]), 0, SECOND).reason == Reason.BLANK
+
+
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=200))
+def test_no_minute_has_more_than_the_load(steps):
+    counter = np.cumsum(steps).tolist()
+    end = len(counter) * SECOND
+    most, whole = most_per_minute(series(counter), 0, end).value, growth(series(counter), 0, end).value
+    assert 0 <= most <= whole
+    assert len(counter) > 61 or most == whole
+
+
 def rows(**fields):
     return TelemetryTable.from_readings(
         Reading(second * SECOND, "n1", "n1/gpu0", field, value, None if value is not None else Reason.BLANK)
@@ -122,6 +161,19 @@ def test_power_is_a_share_of_the_limit():
         690 / 700
     )
     assert share_of_limit(series([680]), series([None]), 0, 3 * SECOND).reason == Reason.BLANK
+
+
+def test_the_peak_of_power_is_a_share_of_the_limit_and_a_gap_leaves_it_open():
+    assert peak_share_of_limit(series([600, 910, 650]), series([700]), 0, 3 * SECOND).value == 1.3
+    lost = peak_share_of_limit(series([600, 910, None]), series([700]), 0, 2 * SECOND)
+    assert (lost.value, lost.partial, lost.reason) == (None, 1.3, Reason.BLANK)
+    assert peak_share_of_limit(series([600]), series([None]), 0, SECOND).reason == Reason.BLANK
+    assert peak_share_of_limit(series([None]), series([700]), 0, SECOND).reason == Reason.BLANK
+
+
+def test_a_bit_stands_in_a_share_of_the_samples():
+    found = standing_share(series([0, 2, 6, 4]), 0, 3 * SECOND, 0x2)
+    assert (found.value, found.detail) == (0.5, "application_clocks in 50% of the samples")
 
 
 def test_the_card_unlike_its_peers_stands_out():

@@ -25,7 +25,13 @@ def root(tmp_path):
         "sys/class/net/eth1/operstate": "down\n",
         "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
         "sys/class/infiniband/mlx5_1/ports/1/state": "1: DOWN\n",
-        "sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error": "7\n",
+        **{
+            f"sys/class/infiniband/mlx5_0/ports/1/counters/{name}": f"{count}\n"
+            for name, count in (
+                *(("symbol_error", 7), ("link_downed", 0)),
+                *(("port_rcv_errors", 0), ("link_error_recovery", 0)),
+            )
+        },
         "commands/chronyc_-c_tracking.txt": "A,10.0.0.1,3,1,-0.000250,0,0,0,0,0,0,0,64.2,Normal\n",
         "commands/df_-Pk_.txt": "Filesystem 1024-blocks Used Available Capacity\n/dev/x 10 5 1024000 50% /\n",
     }
@@ -72,6 +78,26 @@ def test_the_clock_is_told_by_another_service_where_there_is_no_chrony(root):
     text = "RESPONSE MANAGEMENT TIME_STATUS_NP\n master_offset 1500\n gmPresent true\n"
     (root / "commands" / name).write_text(text)
     assert 1.5e-6 == values(HostSource("n1", RootRunner(root)))["clock_offset_s"]
+
+
+@pytest.mark.parametrize("lost", ["symbol_error", "link_downed", "port_rcv_errors", "link_error_recovery"])
+def test_an_active_port_without_a_counter_is_no_port_without_errors(root, lost):
+    (root / f"sys/class/infiniband/mlx5_0/ports/1/counters/{lost}").unlink()
+    found = {one.field: one for one in HostSource("n1", RootRunner(root)).poll()}
+    assert found["infiniband_ports_active"].value == 1.0
+    assert (found["infiniband_errors"].value, found["infiniband_errors"].reason) == (None, Reason.ABSENT)
+    assert found["infiniband_errors"].detail == f"port 1 of mlx5_0 is active and gives no {lost}"
+
+
+def test_a_counter_of_a_port_that_may_not_be_read_says_so(root):
+    class Denying(RootRunner):
+        def read(self, patterns, deadline_s):
+            denied = Ran(reason=Reason.NO_PERMISSION, detail="denied")
+            files = super().read(patterns, deadline_s)
+            return {path: denied if "/counters/" in path else ran for path, ran in files.items()}
+
+    found = {one.field: one for one in HostSource("n1", Denying(root)).poll()}
+    assert found["infiniband_errors"].reason == Reason.NO_PERMISSION
 
 
 def test_this_machine_has_memory_and_a_disk():

@@ -109,6 +109,13 @@ def measured(metric, rows, entity="n1/gpu0", faults=(), profile="ci", target=TAR
             [*readings("power_w", [100, 100, 600]), *readings("power_limit_w", [700])],
             pytest.approx(600 / 700),
         ),
+        (
+            "power_peak_share",
+            [*readings("power_w", [100, 100, 700, 600]), *readings("power_limit_w", [700])],
+            1.0,
+        ),
+        ("application_clocks_share", readings("clock_event_reasons", [0, 0, 2, 6, 4]), pytest.approx(2 / 11)),
+        ("pcie_replays_per_min", readings("pcie_replays", [5, 5, 5, 9]), 4),
         ("idle_share", readings("clock_event_reasons", [0, 0, 1, 1, 0]), pytest.approx(2 / 11)),
         ("ecc_uncorrectable_growth", readings("ecc_volatile_uncorrectable", [0, 0, 0, 2]), 2),
         ("remapped_rows_growth", readings("remapped_rows_uncorrectable", [1, 1, 1, 2]), 1),
@@ -300,6 +307,31 @@ def test_an_error_before_the_card_was_lost_is_a_failure_and_not_an_unknown():
     assert measured("ecc_uncorrectable_growth", rows).value == 2
     clean = readings("ecc_volatile_uncorrectable", [0, 0, 0, 0, None])
     assert measured("ecc_uncorrectable_growth", clean).reason == Reason.BLANK
+
+
+def test_power_of_the_moment_is_the_peak_where_a_card_tells_it():
+    rows = [*readings("power_w", [650] * 5), *readings("power_limit_w", [700])]
+    assert (
+        measured("power_peak_share", [*rows, *readings("power_instant_w", [650, 650, 650, 980, 650])]).value
+        == 1.4
+    )
+
+
+def test_rows_remapped_for_errors_that_were_corrected_do_not_speak_for_the_others():
+    correctable = readings("remapped_rows_correctable", [0, 0, 0, 0])
+    assert measured("remapped_rows_growth", correctable).reason == Reason.ABSENT
+    both = [*correctable, *readings("remapped_rows_uncorrectable", [0, 0, 0, 1])]
+    assert measured("remapped_rows_growth", both).value == 1
+
+
+def test_a_counter_that_may_not_be_read_leaves_the_others_open_and_hides_none_of_their_errors():
+    denied = [
+        Reading(second * SECOND, "n1", "n1/gpu0", "nvlink_replays", None, Reason.NO_PERMISSION, "denied")
+        for second in range(8, 21)
+    ]
+    clean, bad = (readings("nvlink_crc_errors", [0, 0, 0, count]) for count in (0, 3))
+    assert measured("nvlink_error_growth", [*denied, *clean]).reason == Reason.NO_PERMISSION
+    assert measured("nvlink_error_growth", [*denied, *bad]).value == 3
 
 
 def test_a_leak_detector_that_is_not_enabled_leaves_the_load_unknown():

@@ -17,7 +17,12 @@ from rackgate.statistics.series import (
     throttle_time_s,
     time_weighted_mean,
 )
-from rackgate.telemetry.card_checks import THROTTLE_COUNTERS, clock_symptoms, throttle_by_counters_s
+from rackgate.telemetry.card_checks import (
+    THROTTLE_COUNTERS,
+    Finding,
+    clock_symptoms,
+    throttle_by_counters_s,
+)
 from rackgate.telemetry.clock_events import FAULT_BITS
 
 if TYPE_CHECKING:
@@ -32,6 +37,9 @@ POWER = "card:energy_j|card:power_w"
 """What the power of a card is made from."""
 
 _THROTTLE = "|".join(f"card:{name}" for name in ("clock_event_reasons", *THROTTLE_COUNTERS))
+
+_WITHOUT_COUNTER = {"mask": 0x8, "unless": 0x40 | 0x80}
+"""Hardware slowdown has no counter of its own; with these bits it is in theirs."""
 
 
 def temperature_c(observation: Observation, slo: Slo, entity: str) -> Measurement:
@@ -56,8 +64,9 @@ def power_w(observation: Observation, slo: Slo, entity: str) -> Measurement:
 def throttle_time(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """Time slowed by heat, hardware or power brake (clock_event_reasons & 0xE8).
 
-    By the driver's own counters where they are read, which see what lies between two samples; else the
-    time of the samples in which a bit of the mask stands.
+    By the driver's own counters where they are read, which see what lies between two samples, with the
+    time of the samples in which hardware slows the card for a reason that no counter has (0x8 without 0x40
+    and 0x80); else the time of the samples in which a bit of the mask stands.
     """
     return _worst(observation, slo, entity, _throttle)
 
@@ -139,24 +148,34 @@ def _throttle(observation: Observation, slo: Slo, card: str) -> Measurement:
     if isinstance(found, Measurement):
         return found
     series, start, end = found
+    counted = Finding(value=None)
     if observation.telemetry is not None:
         counted = throttle_by_counters_s(observation.telemetry, card, start, end)
-        if counted.value is not None:
-            detail = f"by the driver's counters{': ' if counted.detail else ''}{counted.detail}"
-            found = _value(slo, card, counted.value, counted.count, detail)
-            return replace(found, symptoms=counted.symptoms)
+    by_counters = counted.value is not None
     seen = throttle_time_s(
-        series.t_ns, series.values, start_ns=start, end_ns=end, gap_limit_s=observation.sample_gap_s
+        series.t_ns,
+        series.values,
+        start_ns=start,
+        end_ns=end,
+        gap_limit_s=observation.sample_gap_s,
+        **(_WITHOUT_COUNTER if by_counters else {}),
     )
-    value = seen.value
-    if value is None and seen.partial is not None and not slo.op.holds(seen.partial, slo.bound):
-        value = seen.partial  # throttling that was seen is enough to fail, whatever was not covered
-    if value is None:
-        return _uncovered(slo, card, series)
+    parts = (counted.value, seen.partial) if by_counters else (counted.partial, seen.partial)
+    known = [one for one in parts if one is not None]
+    total = (sum(known) if by_counters else max(known)) if known else None
+    if total is None or (seen.value is None and slo.op.holds(total, slo.bound)):
+        return _uncovered(slo, card, series)  # throttling that was seen fails, whatever was not covered
     inside = (series.t_ns >= start) & (series.t_ns <= end) & ~np.isnan(series.values)
     bits = int(np.bitwise_or.reduce(series.values[inside].astype(np.int64))) if inside.any() else 0
-    found = _value(slo, card, value, int(inside.sum()), f"bits seen 0x{bits:x}")
-    return replace(found, symptoms=clock_symptoms(series, start, end, FAULT_BITS))
+    words = [f"bits seen 0x{bits:x}"]
+    if by_counters:
+        words = [f"by the driver's counters{': ' if counted.detail else ''}{counted.detail}"]
+        words += [f"hw_slowdown that no counter has {seen.partial:.3f} s"] if seen.partial else []
+    count = counted.count if by_counters else int(inside.sum())
+    symptoms = counted.symptoms if by_counters else ()
+    bits_of_fault = _WITHOUT_COUNTER["mask"] if by_counters else FAULT_BITS
+    symptoms += clock_symptoms(series, start, end, bits_of_fault) if seen.partial else ()
+    return replace(_value(slo, card, total, count, "; ".join(words)), symptoms=symptoms)
 
 
 def _series(
@@ -208,10 +227,10 @@ def _value(slo: Slo, entity: str, value: float, count: int, detail: str) -> Meas
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
     for name, unit, function, needed in (
-        ("temperature_c", "°C", temperature_c, "card:temperature_c"),
-        ("power_w", "W", power_w, POWER),
-        ("throttle_time_s", "s", throttle_time, _THROTTLE),
-        ("energy_per_output_token_j", "J/tok", energy_per_output_token_j, POWER),
+        ("temperature_c", "°C", temperature_c, ("card:temperature_c",)),
+        ("power_w", "W", power_w, (POWER,)),
+        ("throttle_time_s", "s", throttle_time, ("card:clock_event_reasons", _THROTTLE)),
+        ("energy_per_output_token_j", "J/tok", energy_per_output_token_j, (POWER,)),
     ):
         register(
             name,
@@ -220,5 +239,5 @@ def register_metrics(register: Register) -> None:
             statistics=ONE_VALUE,
             windows=("load",),
             needs_load=True,
-            inputs=(needed,),
+            inputs=needed,
         )

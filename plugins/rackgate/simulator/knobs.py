@@ -63,10 +63,11 @@ class CardKnobs:
     kill_hits_decoy: bool = False
     restart_works: bool = True
 
-    # The card itself; `sku` is what the target says that it is.
+    # The card itself; `sku` is what the target says that it is, `clock_events` the bits of clock events
+    # that stand while it works, whatever its counters say.
     sku: str = ""
     idle_power_w: float = 90.0
-    full_power_w: float = 650.0
+    full_power_w: float = 760.0
     extra_power_w: float = 0.0
     ambient_c: float = 30.0
     thermal_c_per_w: float = 0.0492
@@ -76,7 +77,9 @@ class CardKnobs:
 
     work_reaches_card: bool = True
     power_limit_w: float = 700.0
+    power_limit_works: bool = True
     memory_hotter_c: float = 6.0
+    clock_events: int = 0
 
     # Its health counters: as they stand, and what comes to them with each second of work.
     ecc_volatile_uncorrectable: int = 0
@@ -88,6 +91,7 @@ class CardKnobs:
     pcie_width: int = 16
     pcie_generation: int = 5
     ecc_errors_per_busy_s: float = 0.0
+    remapped_rows_per_busy_s: float = 0.0
     pcie_replays_per_busy_s: float = 0.0
     nvlink_errors_per_busy_s: float = 0.0
 

@@ -62,7 +62,7 @@ class _Node:
                 uuid=card["uuid"],
                 serial=card["serial"],
                 pci=card["pci"],
-                model=plan["card_model"],
+                model=card["model"],
                 knobs=self.cards[index],
                 sensors=self.sensors[index],
             )

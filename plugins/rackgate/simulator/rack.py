@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from rackgate.engine import Engine
 from rackgate.simulator.knobs import to_table
 from rackgate.simulator.processes import RackProcess, RackStartFailed
-from rackgate.simulator.settings import CARD_MODEL, RackSettings, chosen_scenario, simulated_target
+from rackgate.simulator.settings import CARD_MODEL, CARD_SKU, RackSettings, chosen_scenario, simulated_target
 from rackgate.simulator.state import Slot, new_state, open_state
 
 if TYPE_CHECKING:
@@ -175,11 +175,12 @@ def _node_plan(
                 "uuid": card.uuid,
                 "serial": card.serial,
                 "pci": card.pci,
+                "model": CARD_MODEL.format(sku=card.sku),
                 "knobs": to_table(chosen.card(card.name)),
             }
             for card in node.cards
         ],
-        "card_model": CARD_MODEL,
+        "card_model": CARD_MODEL.format(sku=CARD_SKU),
         "model": settings.model,
         "seed": settings.seed,
         "state": descriptor,

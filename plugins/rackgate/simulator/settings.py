@@ -27,7 +27,7 @@ from rackgate.target import (
 __all__ = ["CARD_MODEL", "CARD_SKU", "RackSettings", "chosen_scenario", "pci_of", "simulated_target"]
 
 CARD_SKU = "SIM-700"
-CARD_MODEL = "Simulated SIM-700 141GB"
+CARD_MODEL = "Simulated {sku} 141GB"
 _LOGIN = "RACKGATE_SIMULATED_CONTROLLER"  # a variable that nobody sets: the controller asks for nothing
 _CONTROLLER = Redfish(url="http://127.0.0.1", user_env=_LOGIN, password_env=_LOGIN, session=False)
 _ORDERED = Expect(

@@ -18,6 +18,7 @@ _SMOOTHING_S = 0.3
 _HYSTERESIS_C = 5.0
 _SM_CLOCK_MHZ = 1980
 _GPU_IDLE = 0x1
+_SW_POWER_CAP = 0x4
 _SW_THERMAL_SLOWDOWN = 0x20
 _HW_THERMAL_SLOWDOWN = 0x40
 _WEIGHTS_MIB = 16384
@@ -32,7 +33,7 @@ class CardSensors:
     """A first-order thermal model: T moves to ambient + resistance x power with one time constant.
 
     `tick` integrates since the last one. Above the slowdown temperature the clock factor falls, which
-    slows the engine through the shared state.
+    slows the engine through the shared state. Power stays at its limit, where the limit works.
     """
 
     knobs: CardKnobs
@@ -41,6 +42,7 @@ class CardSensors:
     temperature_c: float = 0.0
     energy_j: float = 0.0
     utilisation: float = 0.0
+    capped: bool = False
     throttled: bool = False
     throttled_s: float = 0.0
     _work_s: float = 0.0
@@ -65,7 +67,9 @@ class CardSensors:
         self.utilisation += share * (utilisation - self.utilisation)
         self._work_s, self._busy_s = work_s, busy_s
         dynamic_w = knobs.full_power_w + knobs.extra_power_w - knobs.idle_power_w
-        self.power_w = knobs.idle_power_w + dynamic_w * self._intensity * self.clock_factor
+        wanted_w = knobs.idle_power_w + dynamic_w * self._intensity * self.clock_factor
+        self.capped = knobs.power_limit_works and wanted_w > knobs.power_limit_w
+        self.power_w = knobs.power_limit_w if self.capped else wanted_w
         self.energy_j += self.power_w * elapsed_s
         steady_c = knobs.ambient_c + knobs.thermal_c_per_w * self.power_w
         cooling = 1 - math.exp(-elapsed_s / knobs.thermal_time_constant_s)
@@ -88,10 +92,14 @@ class CardSensors:
         reasons = _SW_THERMAL_SLOWDOWN | _HW_THERMAL_SLOWDOWN if self.throttled else 0
         if not reasons and self.utilisation < 0.01:
             reasons = _GPU_IDLE
+        reasons |= _SW_POWER_CAP * self.capped
+        if self.utilisation >= 0.01:
+            reasons |= self.knobs.clock_events
         return {
             "DCGM_FI_DEV_SM_CLOCK": round(_SM_CLOCK_MHZ * self.clock_factor),
             "DCGM_FI_DEV_MEMORY_TEMP": round(self.temperature_c + self.knobs.memory_hotter_c),
             "DCGM_FI_DEV_GPU_TEMP": round(self.temperature_c),
+            "DCGM_FI_DEV_GPU_TEMP_LIMIT": round(self.knobs.slowdown_c - self.temperature_c),
             "DCGM_FI_DEV_POWER_USAGE": round(self.power_w, 3),
             "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": round(self.energy_j * 1e3),
             "DCGM_FI_DEV_GPU_UTIL": round(100 * self.utilisation),
@@ -114,7 +122,9 @@ class CardSensors:
             + int(knobs.ecc_errors_per_busy_s * busy_s),
             "DCGM_FI_DEV_ROW_REMAP_PENDING": knobs.row_remap_pending,
             "DCGM_FI_DEV_ROW_REMAP_FAILURE": knobs.row_remap_failed,
-            "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": knobs.remapped_rows_uncorrectable,
+            "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": knobs.remapped_rows_uncorrectable
+            + int(knobs.remapped_rows_per_busy_s * busy_s),
+            "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": 0,
             "DCGM_FI_DEV_PCIE_LINK_WIDTH": knobs.pcie_width,
             "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH": _PCIE_LANES,
             "DCGM_FI_DEV_PCIE_LINK_GEN": knobs.pcie_generation if self.utilisation >= 0.01 else 1,

@@ -103,17 +103,17 @@ def throttle_time_s(
     end_ns: int,
     gap_limit_s: float,
     mask: int = THROTTLE_MASK,
+    unless: int = 0,
 ) -> SeriesValue:
-    """Return the time in which `clock_event_reasons & mask` is not zero, in s.
+    """Return the time in which `clock_event_reasons & mask` is not zero and `& unless` is, in s.
 
     Each sample holds until the next one, unless that is further away than `gap_limit_s`. NaN is a
     sample that is missing. A `partial` above a limit is throttling seen, whatever was not covered.
     """
     moments, samples = _samples(t_ns, masks)
     left, right, inside = _pieces(moments, start_ns, end_ns, gap_limit_s)
-    throttled = (
-        (samples[:-1][inside].astype(np.int64) & mask) != 0 if len(inside) else np.zeros(0, dtype=bool)
-    )
+    bits = samples[:-1][inside].astype(np.int64)
+    throttled = ((bits & mask) != 0) & ((bits & unless) == 0)
     covered_s = float((right - left).sum()) / 1e9
     seen_s = float((right - left)[throttled].sum()) / 1e9
     return _series_value(seen_s if len(inside) else None, covered_s, start_ns, end_ns)

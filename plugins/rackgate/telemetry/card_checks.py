@@ -30,7 +30,10 @@ __all__ = [
     "highest_standing",
     "idle_share",
     "least",
+    "most_per_minute",
+    "peak_share_of_limit",
     "share_of_limit",
+    "standing_share",
     "throttle_by_counters_s",
 ]
 
@@ -38,6 +41,7 @@ THROTTLE_COUNTERS = ("sw_thermal_slowdown_ns", "hw_thermal_slowdown_ns", "hw_pow
 """Counters of the clock events that are faults; the power cap is none."""
 
 _IDLE = 0x1
+_MINUTE_NS = 60_000_000_000
 _SILENT_NS = 7_000_000_000  # an unchanged value is kept every 5 s
 
 
@@ -62,24 +66,53 @@ def growth(series: Series, start_ns: int, end_ns: int) -> Finding:
     The start is the last sample at or before the window, else the first inside. With only one of these
     the first sample after the window is the end; one sample alone says nothing.
     """
+    _, values = _chosen(series, start_ns, end_ns)
+    if not len(values):
+        return _missing(series)
+    if len(values) < 2 and _uncovered(series, start_ns, end_ns) is None:
+        return Finding(value=None, count=1, reason=Reason.TOO_FEW, detail="one sample shows no growth")
+    steps = np.diff(values)
+    grown = float(_came(values).sum())
+    gap = _uncovered(series, start_ns, end_ns)
+    if gap is not None:
+        return replace(gap, partial=grown)
+    resets = int((steps < 0).sum())
+    detail = f"{values[0]:g} -> {values[-1]:g}" + (f", {resets} resets" if resets else "")
+    return Finding(value=grown, count=len(values), detail=detail)
+
+
+def _chosen(series: Series, start_ns: int, end_ns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return moments and values of a counter that tell how it grew in the window."""
     moments, values = _present(series)
     before = np.flatnonzero(moments <= start_ns)
     inside = np.flatnonzero((moments > start_ns) & (moments <= end_ns))
     chosen = np.concatenate((before[-1:], inside))
     if len(chosen) == 1:  # a slow counter's next sample may lie just behind a short load
         chosen = np.concatenate((chosen, np.flatnonzero(moments > end_ns)[:1]))
-    if not len(chosen):
-        return _missing(series)
-    if len(chosen) < 2 and _uncovered(series, start_ns, end_ns) is None:
-        return Finding(value=None, count=1, reason=Reason.TOO_FEW, detail="one sample shows no growth")
-    steps = np.diff(values[chosen])
-    grown = float(np.where(steps >= 0, steps, values[chosen][1:]).sum())
-    gap = _uncovered(series, start_ns, end_ns)
-    if gap is not None:
-        return replace(gap, partial=grown)
-    resets = int((steps < 0).sum())
-    detail = f"{values[chosen[0]]:g} -> {values[chosen[-1]]:g}" + (f", {resets} resets" if resets else "")
-    return Finding(value=grown, count=len(chosen), detail=detail)
+    return moments[chosen], values[chosen]
+
+
+def _came(values: np.ndarray) -> np.ndarray:
+    """Return what came between each two values of a counter; one that fell was reset and counts anew."""
+    steps: np.ndarray = np.diff(values)
+    return np.where(steps >= 0, steps, values[1:])
+
+
+def most_per_minute(series: Series, start_ns: int, end_ns: int) -> Finding:
+    """Return the most that a counter grew within any minute; a shorter window counts as one.
+
+    What came between two samples came at the later one; where these are further apart than a minute, it
+    came evenly.
+    """
+    whole = growth(series, start_ns, end_ns)
+    moments, values = _chosen(series, start_ns, end_ns)
+    came = _came(values) * np.minimum(1.0, _MINUTE_NS / np.maximum(np.diff(moments), 1))
+    reached = np.concatenate(([0.0], np.cumsum(came)))
+    first = np.searchsorted(moments[1:], moments[1:] - _MINUTE_NS, side="right")
+    most = float((reached[1:] - reached[first]).max(initial=0.0))
+    if whole.value is None:
+        return replace(whole, partial=None if whole.partial is None else most)
+    return replace(whole, value=most)
 
 
 def throttle_by_counters_s(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
@@ -164,13 +197,18 @@ def least(series: Series, start_ns: int, end_ns: int) -> Finding:
 
 def idle_share(series: Series, start_ns: int, end_ns: int) -> Finding:
     """Return the share of samples in which the card says that it is idle (bit 0x1), 0 to 1."""
+    return standing_share(series, start_ns, end_ns, _IDLE)
+
+
+def standing_share(series: Series, start_ns: int, end_ns: int, bit: int) -> Finding:
+    """Return the share of samples in which a clock event's bit stands, 0 to 1."""
     gap = _uncovered(series, start_ns, end_ns)
     masks = _window(series, start_ns, end_ns).astype(np.int64)
     if gap is not None or not len(masks):
         return gap or _missing(series)
-    share = float(((masks & _IDLE) != 0).mean())
-    seen = f"idle in {share:.0%} of the samples"
-    symptoms = (Symptom(key=f"clock:{_IDLE:#x}", seen=seen),) if share else ()
+    share = float(((masks & bit) != 0).mean())
+    seen = f"{CLOCK_EVENTS[bit]} in {share:.0%} of the samples"
+    symptoms = (Symptom(key=f"clock:{bit:#x}", seen=seen),) if share else ()
     return Finding(value=share, count=len(masks), detail=seen, symptoms=symptoms)
 
 
@@ -191,18 +229,34 @@ def _bits(series: Series, start_ns: int, end_ns: int) -> int:
 
 def share_of_limit(power: Series, limit: Series, start_ns: int, end_ns: int) -> Finding:
     """Return mean power / enforced power limit of the window: 0.95 to 1.05 under a full load."""
-    watts = _window(power, start_ns, end_ns)
-    moments, limits = _present(limit)
-    known = limits[moments <= end_ns]
+    watts, known = _window(power, start_ns, end_ns), _limit(limit, end_ns)
     gap = _uncovered(power, start_ns, end_ns)
     if gap is not None or not len(watts):
         return gap or _missing(power)
-    if not len(known) or known[-1] <= 0:
+    if known is None:
         return _missing(limit)
     mean = float(watts.mean())
-    return Finding(
-        value=mean / float(known[-1]), count=len(watts), detail=f"{mean:.0f} W of {known[-1]:.0f} W"
-    )
+    return Finding(value=mean / known, count=len(watts), detail=f"{mean:.0f} W of {known:.0f} W")
+
+
+def peak_share_of_limit(power: Series, limit: Series, start_ns: int, end_ns: int) -> Finding:
+    """Return the greatest power of the window / enforced power limit."""
+    found, known = highest(power, start_ns, end_ns), _limit(limit, end_ns)
+    seen = found.partial if found.value is None else found.value
+    if known is None:
+        return _missing(limit) if seen is not None else found
+    if seen is None:
+        return found
+    detail = found.detail if found.value is None else f"{seen:.0f} W of {known:.0f} W"
+    value, partial = (None, seen / known) if found.value is None else (seen / known, None)
+    return replace(found, value=value, partial=partial, detail=detail)
+
+
+def _limit(limit: Series, end_ns: int) -> float | None:
+    """Return the limit that stood at the end of the window, None if none was read."""
+    moments, limits = _present(limit)
+    known = limits[moments <= end_ns]
+    return float(known[-1]) if len(known) and known[-1] > 0 else None
 
 
 def deviation_from_peers(values: Mapping[str, float | None]) -> dict[str, Finding]:

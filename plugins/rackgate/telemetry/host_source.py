@@ -17,18 +17,16 @@ if TYPE_CHECKING:
     from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.runner import Ran, Runner
 
-__all__ = ["HostSource", "host_signals"]
+__all__ = ["HostSource", "host_signals", "uncounted"]
 
+_COUNTERS = ("symbol_error", "link_downed", "port_rcv_errors", "link_error_recovery")
 _FILES = (
     "/proc/stat",
     "/proc/meminfo",
     "/proc/net/dev",
     "/sys/class/net/*/operstate",
     "/sys/class/infiniband/*/ports/*/state",
-    "/sys/class/infiniband/*/ports/*/counters/symbol_error",
-    "/sys/class/infiniband/*/ports/*/counters/link_downed",
-    "/sys/class/infiniband/*/ports/*/counters/port_rcv_errors",
-    "/sys/class/infiniband/*/ports/*/counters/link_error_recovery",
+    *(f"/sys/class/infiniband/*/ports/*/counters/{name}" for name in _COUNTERS),
 )
 _OTHERS = ("xid_watch", "clock_to_ours_s", "clock_to_ours_bound_s")  # the kernel log's, and seldom asked
 _FIELDS = tuple(name for name in HOST_FIELDS if name not in _OTHERS)
@@ -68,7 +66,7 @@ class HostSource:
         clock, disk = self._clock(), self._runner.run(_DISK, self._deadline_s)
         values = host_signals(files, clock, disk)
         self._use_cpu(files, values)
-        return self._readings(values, clock) + self._exchanged()
+        return self._readings(values, clock, uncounted(files)) + self._exchanged()
 
     def nothing(self, reason: Reason, detail: str) -> list[Reading]:
         """Return every host field without a value."""
@@ -110,7 +108,9 @@ class HostSource:
         if now is not None and before is not None and now[1] > before[1]:
             values["cpu_pct"] = 100.0 * (now[0] - before[0]) / (now[1] - before[1])
 
-    def _readings(self, values: Mapping[str, float], clock: Fact) -> list[Reading]:
+    def _readings(
+        self, values: Mapping[str, float], clock: Fact, silent: tuple[Reason, str] | None
+    ) -> list[Reading]:
         t_ns = time.perf_counter_ns()
         readings = []
         for name in _FIELDS:
@@ -123,6 +123,8 @@ class HostSource:
                         clock.reason or Reason.ABSENT,
                         clock.detail or "the clock is not synchronised",
                     )
+                elif name == "infiniband_errors" and silent is not None:
+                    reason, detail = silent
                 elif name == "cpu_pct":
                     detail = "only known from the second look on"
             readings.append(Reading(t_ns, self._node, self._node, name, value, reason, detail))
@@ -165,18 +167,42 @@ def _network(files: Mapping[str, Ran], values: dict[str, float]) -> None:
 
 
 def _infiniband(files: Mapping[str, Ran], values: dict[str, float]) -> None:
-    states = [
-        ran.text
-        for path, ran in files.items()
-        if path.startswith("/sys/class/infiniband/") and path.endswith("/state")
-    ]
+    states = _port_states(files)
     if not states:
         return
-    active = sum("ACTIVE" in state for state in states)
-    counters = [ran.text.strip() for path, ran in files.items() if "/counters/" in path]
+    active = sum("ACTIVE" in state.text for state in states.values())
     values["infiniband_ports_active"] = float(active)
     values["infiniband_ports_down"] = float(len(states) - active)
-    values["infiniband_errors"] = float(sum(int(text) for text in counters if text.isdigit()))
+    if uncounted(files) is None:
+        counters = [ran.text.strip() for path, ran in files.items() if "/counters/" in path]
+        values["infiniband_errors"] = float(sum(int(text) for text in counters if text.isdigit()))
+
+
+def uncounted(files: Mapping[str, Ran]) -> tuple[Reason, str] | None:
+    """Return why the errors of the InfiniBand ports are not known: an active port has a counter unread.
+
+    None where all are read, and where there is no port.
+    """
+    for port, state in _port_states(files).items():
+        device, _, number = port.removeprefix("/sys/class/infiniband/").partition("/ports/")
+        if state.reason is not None:
+            return state.reason, f"the state of port {number} of {device} may not be read"
+        for name in _COUNTERS if "ACTIVE" in state.text else ():
+            ran = files.get(f"{port}/counters/{name}")
+            if ran is not None and ran.text.strip().isdigit():
+                continue
+            reason = ran.reason if ran is not None and ran.reason else Reason.ABSENT
+            return reason, f"port {number} of {device} is active and gives no {name}"
+    return None
+
+
+def _port_states(files: Mapping[str, Ran]) -> dict[str, Ran]:
+    """Return the state of each port, by the folder of the port."""
+    return {
+        path.removesuffix("/state"): ran
+        for path, ran in files.items()
+        if path.startswith("/sys/class/infiniband/") and path.endswith("/state")
+    }
 
 
 def _cpu_times(ran: Ran | None) -> tuple[float, float] | None:

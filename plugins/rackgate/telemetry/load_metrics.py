@@ -16,7 +16,10 @@ from rackgate.telemetry.card_checks import (
     highest_standing,
     idle_share,
     least,
+    most_per_minute,
+    peak_share_of_limit,
     share_of_limit,
+    standing_share,
     throttle_by_counters_s,
 )
 from rackgate.telemetry.load_window import measurement_of, no_telemetry, window_of
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from rackgate.telemetry.table import TelemetryTable
 
 __all__ = ["register_metrics"]
+
+_CLOCKS_SETTING = 0x2
 
 
 def _per_card(definition: str, look: Callable[[TelemetryTable, str, int, int], Finding]) -> MeasureFunction:
@@ -49,7 +54,8 @@ def _grown(*fields: str) -> Callable[[TelemetryTable, str, int, int], Finding]:
     def look(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
         found = {name: growth(table.series(card, name), start_ns, end_ns) for name in fields}
         known = {name: one for name, one in found.items() if one.value is not None}
-        broken = [one for one in found.values() if one.partial is not None]
+        denied = [one for one in found.values() if one.reason is Reason.NO_PERMISSION]
+        broken = denied + [one for one in found.values() if one.partial is not None]
         if broken:
             seen = sum(one.value or one.partial or 0.0 for one in found.values())
             return replace(broken[0], partial=seen)
@@ -73,6 +79,26 @@ def _highest(field: str) -> Callable[[TelemetryTable, str, int, int], Finding]:
 
 def _idle(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
     return idle_share(table.series(card, "clock_event_reasons"), start_ns, end_ns)
+
+
+def _clocks_set(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
+    return standing_share(table.series(card, "clock_event_reasons"), start_ns, end_ns, _CLOCKS_SETTING)
+
+
+def _remapped(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
+    """Add both kinds of rows; without the uncorrectable ones nothing is known."""
+    worse = growth(table.series(card, "remapped_rows_uncorrectable"), start_ns, end_ns)
+    if worse.value is None and worse.partial is None:
+        return worse
+    return _grown("remapped_rows_correctable", "remapped_rows_uncorrectable")(table, card, start_ns, end_ns)
+
+
+def _power_peak(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
+    """Use the power of the moment where the card tells it, else the driver's mean of the last second."""
+    limit = table.series(card, "power_limit_w")
+    names = ("power_instant_w", "power_w")
+    found = [peak_share_of_limit(table.series(card, name), limit, start_ns, end_ns) for name in names]
+    return found[0] if found[0].value is not None or found[0].partial is not None else found[1]
 
 
 def _power_share(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
@@ -115,6 +141,16 @@ _DEFINITIONS: dict[str, tuple[str, str, Callable[[TelemetryTable, str, int, int]
         _highest("memory_temperature_c"),
     ),
     "power_limit_share": ("ratio", "Mean power / enforced power limit during the load.", _power_share),
+    "power_peak_share": (
+        "ratio",
+        "Highest sample of power / enforced power limit during the load.",
+        _power_peak,
+    ),
+    "application_clocks_share": (
+        "ratio",
+        "Share of samples during the load in which set clocks hold the card back (clock event 0x2).",
+        _clocks_set,
+    ),
     "throttle_counters_s": (
         "s",
         "Time in thermal and power-brake clock events by the driver's counters.",
@@ -133,7 +169,12 @@ _DEFINITIONS: dict[str, tuple[str, str, Callable[[TelemetryTable, str, int, int]
     "remapped_rows_growth": (
         "rows",
         "Memory rows that were remapped during the load.",
-        _grown("remapped_rows_correctable", "remapped_rows_uncorrectable"),
+        _remapped,
+    ),
+    "pcie_replays_per_min": (
+        "1/min",
+        "Most PCIe replays within any minute of the load; a shorter load counts as a minute.",
+        lambda table, card, start, end: most_per_minute(table.series(card, "pcie_replays"), start, end),
     ),
     "pcie_replay_growth": ("errors", "PCIe replays that came during the load.", _grown("pcie_replays")),
     "nvlink_error_growth": (
@@ -163,9 +204,12 @@ _INPUTS: dict[str, tuple[str, ...]] = {
     "memory_temperature_c": ("card:memory_temperature_c",),
     "power_limit_share": ("card:power_w", "card:power_limit_w"),
     "throttle_counters_s": tuple(f"card:{name}" for name in THROTTLE_COUNTERS),
+    "power_peak_share": ("card:power_instant_w|card:power_w", "card:power_limit_w"),
+    "application_clocks_share": ("card:clock_event_reasons",),
     "idle_share": ("card:clock_event_reasons",),
     "ecc_uncorrectable_growth": ("card:ecc_volatile_uncorrectable",),
-    "remapped_rows_growth": ("card:remapped_rows_correctable|card:remapped_rows_uncorrectable",),
+    "remapped_rows_growth": ("card:remapped_rows_uncorrectable",),
+    "pcie_replays_per_min": ("card:pcie_replays",),
     "pcie_replay_growth": ("card:pcie_replays",),
     "nvlink_error_growth": (
         "card:nvlink_crc_errors|card:nvlink_replays|card:nvlink_recoveries|card:nvlink_symbol_errors",

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 def observation(
     rack_run: Run, rack_engines: Site, rack_telemetry: Sampler, rack_offer: OfferLoad
 ) -> Observation:
-    """Offer the interactive load to every engine that is not quarantined."""
+    """Offer the interactive load to every engine that is not quarantined, and stress if a row asks for it."""
     from rackgate.observing import observe
+    from rackgate.offering import asked_for
 
     engines = rack_engines.qualified(rack_run, "single_card")
     endpoints = [rack_engines.endpoint(engine) for engine in engines]
-    offers = [rack_offer("interactive", endpoints, stage="single_card")] if endpoints else []
+    loads = ["interactive"] + ["stress"] * asked_for(rack_run, "single_card", "stress")
+    offers = [rack_offer(load, endpoints, stage="single_card") for load in loads if endpoints]
     return observe(rack_run, rack_engines, "single_card", offers, rack_telemetry)
