@@ -72,15 +72,18 @@ def run_pytest(tmp_path):
     return lambda *options, timeout_s=60: _process(tmp_path / "run", options, timeout_s)
 
 
+# Taken once: pytest writes into the environment while the threads of the proofs read it.
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if not name.startswith(("RACKGATE_", "PYTEST_"))
+}
+
+
 def _process(folder, options, timeout_s):
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("RACKGATE_", "PYTEST_"))
-    }
     command = [sys.executable, "-m", "pytest", "-m", "rack_acceptance", "-p", "no:cacheprovider"]
     return subprocess.run(
         [*command, "--rack-out", str(folder), *options],
         cwd=ROOT,
-        env=environment,
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=timeout_s,
