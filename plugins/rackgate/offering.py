@@ -12,12 +12,11 @@ from rackgate.metrics.requests import lateness
 from rackgate.observation import Observation, Offer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from rackgate.load import Load
     from rackgate.loadgen import Endpoint, OfferedLoad, RunningLoad
     from rackgate.loadgen.prefix_cache import MetricsPage
-    from rackgate.route import Route
     from rackgate.run import Run
     from rackgate.target import Target
 
@@ -167,19 +166,15 @@ def _ended_early(running: RunningLoad, load: Load) -> OfferedLoad:
 
 def _pages(target: Target, endpoints: Sequence[Endpoint]) -> dict[str, MetricsPage]:
     """Return the metrics pages of the engines that a load reaches: behind a gateway all of them."""
-    from rackgate.engines.launchers.outcome import key_headers
+    from rackgate.engines.metrics_page import metrics_page
 
-    if all(endpoint.entity != "gateway" for endpoint in endpoints):
-        return {one.entity: _page(one.url, one.headers, one.route) for one in endpoints}
-    return {
-        spec.entity: _page(spec.url, key_headers(spec), spec.route) for spec in target.engines if spec.url
+    called = {endpoint.entity for endpoint in endpoints}
+    pages = {
+        spec.entity: metrics_page(spec)
+        for spec in target.engines
+        if "gateway" in called or spec.entity in called
     }
-
-
-def _page(url: str, headers: Mapping[str, str], route: Route) -> MetricsPage:
-    from rackgate.loadgen.prefix_cache import MetricsPage
-
-    return MetricsPage(url=f"{url.rstrip('/')}/metrics", headers=headers, route=route)
+    return {entity: page for entity, page in pages.items() if page is not None}
 
 
 def _decided(

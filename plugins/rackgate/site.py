@@ -127,7 +127,9 @@ def open_site(run: Run, *, scenario: str, seed: int) -> Iterator[Site]:
 
 def _with_addresses(target: Target, engines: Mapping[str, Engine]) -> tuple[EngineSpec, ...]:
     return tuple(
-        replace(spec, url=engines[spec.entity].url) if spec.entity in engines else spec
+        replace(spec, url=engines[spec.entity].url, metrics=engines[spec.entity].spec.metrics)
+        if spec.entity in engines
+        else spec
         for spec in target.engines
     )
 

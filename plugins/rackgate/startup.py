@@ -237,7 +237,7 @@ def _secrets(target: Target) -> list[str]:
     names = [engine.api_key_env for engine in target.engines]
     controllers = [node.access.redfish for node in target.nodes if node.access.redfish]
     names += [one.password_env for one in controllers]
-    names.append(target.gateway.api_key_env if target.gateway else None)
+    names += [target.gateway.api_key_env if target.gateway else None, target.prometheus_key_env]
     declared = [os.environ[name] for name in names if name and os.environ.get(name)]
     return [*declared, *secret_values(os.environ)]
 

@@ -1,7 +1,10 @@
 from dataclasses import replace
 
 import pytest
+from local_server import Answer, serving
 
+from rackgate.engines.metrics_page import metrics_url
+from rackgate.measurement import Reason
 from rackgate.target import Card, EngineSpec, Member, Node, NodeAccess, Redfish, Target
 from rackgate.telemetry.assembly import TelemetryPlan, assemble, plan_of
 
@@ -47,6 +50,67 @@ def test_the_plan_is_what_the_target_declares(tmp_path):
     rack = replace(rack, nodes=(replace(rack.nodes[0], access=access),))
     plan = plan_of(rack)
     assert (plan.prometheus, plan.ssh_config, plan.access("n1")) == ("http://p:9090", tmp_path, access)
+
+
+@pytest.mark.parametrize(
+    ("settings", "protocol", "metrics", "page"),
+    [
+        ({}, "openai", None, "http://h:8000/metrics"),
+        ({"engine": "nim"}, "openai", None, "http://h:8000/v1/metrics"),
+        ({"engine": "tensorrt-llm"}, "openai", None, "http://h:8000/prometheus/metrics"),
+        ({}, "triton", None, "http://h:8002/metrics"),
+        ({"engine": "triton"}, "triton", ":9002/m", "http://h:9002/m"),
+        ({"engine": "vllm"}, "openai", "/own", "http://h:8000/own"),
+        ({"engine": "vllm"}, "openai", "https://p:9/m", "https://p:9/m"),
+        ({"engine": "vllm"}, "openai", "", None),
+    ],
+)
+def test_an_engine_is_asked_where_its_kind_or_the_target_says(settings, protocol, metrics, page):
+    spec = replace(
+        target(url="http://h:8000").engines[0], settings=settings, protocol=protocol, metrics=metrics
+    )
+    assert page == metrics_url(spec)
+
+
+def keyed(path):
+    def answer(request):
+        if request.headers.get("authorization") != "Bearer s3cret":
+            return Answer(401)
+        return Answer(200, "vllm:num_requests_running 3\n") if request.path == path else Answer(404)
+
+    return answer
+
+
+def test_a_page_that_wants_the_key_gets_it_and_no_other_host_does(monkeypatch):
+    monkeypatch.setenv("RACK_KEY", "s3cret")
+    with serving(keyed("/own")) as url, serving(keyed("/own")) as other:
+        elsewhere = other.replace("127.0.0.1", "localhost")
+        running = {}
+        for name, metrics in (("own", "/own"), ("other", f"{elsewhere}/own")):
+            rack = target(url=url)
+            spec = replace(rack.engines[0], api_key_env="RACK_KEY", metrics=metrics)
+            source = assemble(replace(rack, engines=(spec,)), TelemetryPlan())[-1]
+            running[name] = {one.field: (one.value, one.reason) for one in source.poll()}
+            source.close()
+    assert (3.0, None) == running["own"]["requests_running"]
+    assert (None, Reason.NO_PERMISSION) == running["other"]["requests_running"]
+
+
+def test_a_prometheus_that_wants_a_key_gets_that_of_the_named_variable(monkeypatch):
+    monkeypatch.setenv("PROMETHEUS_KEY", "s3cret")
+    asked = []
+
+    def answer(request):
+        asked.append(request.headers.get("authorization"))
+        return Answer(403)
+
+    with serving(answer) as url:
+        rack = replace(target(exporter_url=None), prometheus_url=url, prometheus_key_env="PROMETHEUS_KEY")
+        source = assemble(replace(rack, engines=()), plan_of(rack))[0]
+        readings = source.poll()
+        source.close()
+    assert {"Bearer s3cret"} == set(asked)
+    assert {None} == {one.value for one in readings}
 
 
 def test_a_node_without_an_exporter_is_read_from_prometheus_if_there_is_one():

@@ -49,6 +49,18 @@ nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="used",model="tensorrt_llm
 # TYPE nv_inference_request_success counter
 nv_inference_request_success{model="tensorrt_llm",version="1"} 77
 """
+TRTLLM = """
+# TYPE trtllm_request_success_total counter
+trtllm_request_success_total{engine_type="trtllm",finished_reason="stop",model_name="m"} 12.0
+trtllm_request_success_total{engine_type="trtllm",finished_reason="length",model_name="m"} 3.0
+# TYPE trtllm_kv_cache_utilization gauge
+trtllm_kv_cache_utilization{engine_type="trtllm",model_name="m"} 0.35
+# TYPE trtllm_time_to_first_token_seconds histogram
+trtllm_time_to_first_token_seconds_bucket{engine_type="trtllm",le="0.1",model_name="m"} 4.0
+trtllm_time_to_first_token_seconds_bucket{engine_type="trtllm",le="+Inf",model_name="m"} 15.0
+trtllm_time_to_first_token_seconds_count{engine_type="trtllm",model_name="m"} 15.0
+trtllm_time_to_first_token_seconds_sum{engine_type="trtllm",model_name="m"} 3.5
+"""
 LLAMA = """
 # TYPE llamacpp:requests_processing gauge
 llamacpp:requests_processing 2
@@ -84,6 +96,15 @@ llamacpp:tokens_predicted_total 345
             },
         ),
         (
+            TRTLLM,
+            {
+                "requests_succeeded": 15.0,
+                "kv_cache_use": 0.35,
+                "server_ttft_count": 15.0,
+                "server_ttft_sum_s": 3.5,
+            },
+        ),
+        (
             TRITON,
             {
                 "requests_running": 8.0,
@@ -94,7 +115,7 @@ llamacpp:tokens_predicted_total 345
         ),
         (LLAMA, {"requests_running": 2.0, "requests_waiting": 1.0, "generation_tokens": 345.0}),
     ],
-    ids=["vllm", "sglang", "triton", "llama.cpp"],
+    ids=["vllm", "sglang", "trtllm", "triton", "llama.cpp"],
 )
 def test_each_engines_names_are_ours(page, expected):
     assert expected == dict(parse_engine_page(page).values)

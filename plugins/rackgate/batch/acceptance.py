@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.batch.exercise import BatchExercise, exercise_batch
@@ -55,12 +56,16 @@ def _served(site: Site) -> int | None:
     import httpx
 
     from rackgate.engines.client import http_client
+    from rackgate.engines.metrics_page import metrics_page
 
     total = 0
     for engine in site.engines.values():
-        with http_client(engine.url, engine.spec.route, headers=engine.headers, timeout=2.0) as client:
+        page_of = metrics_page(replace(engine.spec, url=engine.url))
+        if page_of is None:
+            return None
+        with http_client(page_of.url, page_of.route, headers=page_of.headers, timeout=2.0) as client:
             try:
-                page = client.get(f"{engine.url}/metrics")
+                page = client.get(page_of.url)
             except httpx.HTTPError:
                 return None
             counts = re.findall(r"(?m)^vllm:request_success_total(?:\{[^}]*\})? ([0-9.e+]+)$", page.text)

@@ -82,6 +82,7 @@ def host_port(value: str) -> str:
 
 Pci = Annotated[str, AfterValidator(pci_address)]
 MigLayout = Annotated[int, Field(ge=0)] | list[Annotated[str, Field(min_length=1)]]
+Metrics = Annotated[str, Field(pattern=r"^(|/\S*|:\d+/\S*|https?://\S+)$")]
 Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -180,6 +181,7 @@ class TelemetryTable(_Table):
     """`[telemetry]`: a Prometheus that scrapes the rack already, and the configuration of `ssh`."""
 
     prometheus: Url | None = None
+    prometheus_key_env: str | None = Field(default=None, min_length=1)
     ssh_config: str | None = None
 
 
@@ -239,6 +241,7 @@ class EngineTable(_Table):
     pool: Name = "gpu"
     url: Url | None = None
     api_key_env: str | None = None
+    metrics: Metrics | None = None
     node: Name | None = None
     cards: list[str] = []
     offers: list[Literal["completions", "structured_output", "tool_calls"]] = []

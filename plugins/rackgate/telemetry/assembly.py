@@ -25,7 +25,7 @@ from rackgate.telemetry.ssh import SshRunner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackgate.target import EngineSpec, Node, Redfish, Target
+    from rackgate.target import Node, Redfish, Target
     from rackgate.telemetry.runner import Runner
     from rackgate.telemetry.source import Source
 
@@ -73,6 +73,7 @@ def plan_of(target: Target) -> TelemetryPlan:
         nodes={node.name: node.access for node in target.nodes},
         with_cards=frozenset(node.name for node in target.nodes if node.cards),
         prometheus=target.prometheus_url,
+        prometheus_headers=_bearer(target.prometheus_key_env),
         ssh_config=_path(target.ssh_config),
     )
 
@@ -93,10 +94,8 @@ def runner_of(node: str, access: NodeAccess, plan: TelemetryPlan) -> Runner | No
     return None
 
 
-def assemble(
-    target: Target, plan: TelemetryPlan, headers: Mapping[str, Mapping[str, str]] | None = None
-) -> list[Source]:
-    """Return the sources of a rack; `headers` are those of each engine by name, for its metrics page."""
+def assemble(target: Target, plan: TelemetryPlan) -> list[Source]:
+    """Return the sources of a rack: cards, hosts, kernels' logs, controllers, and engines' metrics pages."""
     sources: list[Source] = []
     watched: list[Node] = []
     for node in target.nodes:
@@ -109,7 +108,7 @@ def assemble(
     if plan.prometheus and watched:
         sources.append(PrometheusSource(plan.prometheus, watched, headers=plan.prometheus_headers))
     if plan.engine_metrics:
-        sources += _engine_sources(target, plan, headers or {})
+        sources += _engine_sources(target, plan)
     return sources
 
 
@@ -193,23 +192,24 @@ def _login(redfish: Redfish) -> RedfishLogin:
     )
 
 
-def _key_of(engine: EngineSpec) -> dict[str, str]:
-    key = os.environ.get(engine.api_key_env or "", "")
+def _bearer(variable: str | None) -> dict[str, str]:
+    key = os.environ.get(variable, "") if variable else ""
     return {"authorization": f"Bearer {key}"} if key else {}
 
 
-def _engine_sources(
-    target: Target, plan: TelemetryPlan, headers: Mapping[str, Mapping[str, str]]
-) -> list[Source]:
+def _engine_sources(target: Target, plan: TelemetryPlan) -> list[Source]:
+    from rackgate.engines.metrics_page import metrics_page
+
+    pages = [(engine, metrics_page(engine)) for engine in target.engines]
     return [
         EngineMetricsSource(
             engine.entity,
             engine.nodes[0] if engine.nodes else engine.name,
-            f"{engine.url.rstrip('/')}/metrics",
+            page.url,
             timeout_s=plan.timeout_s,
-            headers=headers.get(engine.name) or _key_of(engine),
-            route=engine.route,
+            headers=page.headers,
+            route=page.route,
         )
-        for engine in target.engines
-        if engine.url
+        for engine, page in pages
+        if page is not None
     ]

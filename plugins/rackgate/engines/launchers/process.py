@@ -114,7 +114,7 @@ def process(
         settings = with_defaults(front.spec.settings, boxed=False)
         yield ready_engine(
             Start(
-                spec=spec,
+                spec=_told(spec, plan),
                 what="process",
                 url=url_of(*ports[front.short]),
                 headers=headers,
@@ -154,6 +154,12 @@ def _plan(part: PartSpec, ports: Mapping[str, tuple[str, int]], run_id: str, log
         stop_timeout_s=number(settings, "stop_timeout_s", STOP_TIMEOUT_S),
         token=token,
     )
+
+
+def _told(spec: EngineSpec, front: ProcessPlan) -> EngineSpec:
+    """Return the spec with the port of metrics that its command names, where the target names none."""
+    port = re.search(r"--metrics-port[= ](\d+)", " ".join(front.command))
+    return replace(spec, metrics=f":{port[1]}/metrics") if port and spec.metrics is None else spec
 
 
 def _log_path(log_dir: Path, part: PartSpec) -> Path:
