@@ -203,10 +203,11 @@ def test_machines_that_are_not_there_are_refused_before_the_first_request(
 
 
 def test_the_command_offers_from_machines_and_tells_their_clocks(reference, cluster, capsys):
-    few = ["load", reference, "--model", "m", "--requests", "12", "--output-tokens", "4", "--json"]
+    trace = Path(__file__).parents[1] / "traces" / "mooncake.jsonl"  # that lm1 gets with its plan
+    few = ["load", reference, "--model", "m", "--trace", str(trace), "--trace-speed", "10", "--json"]
     status = main([*few, "--ray", cluster.address, "--ray-nodes", "lm1"])
     said = json.loads(capsys.readouterr().out)
-    assert (0, {"ok": 12}) == (status, said["counters"]["outcomes"])
+    assert (0, {"ok": 3}) == (status, said["counters"]["outcomes"])
     assert ["lm1"] == [clock["machine"] for clock in said["instrument"]["clocks"]]
 
 

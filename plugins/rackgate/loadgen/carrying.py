@@ -121,9 +121,11 @@ class Carrying:
             self._cancelled.wait(seconds)
 
     def _files(self) -> dict[str, bytes]:
-        """Return what the load reads, by its path here."""
-        load = next(iter(self._plans.values())).load
-        files = {name: Path(name) for name in (load.trace, load.tokenizer) if name is not None}
+        """Return what the load reads, by its path here; never a private key."""
+        plan = next(iter(self._plans.values()))
+        authorities = (endpoint.route.ca_file for endpoint in plan.endpoints)
+        named = (plan.load.trace, plan.load.tokenizer, *authorities)
+        files = {name: Path(name) for name in named if name is not None}
         return {
             name: (path / "tokenizer.json" if path.is_dir() else path).read_bytes()
             for name, path in files.items()

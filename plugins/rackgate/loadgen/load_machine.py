@@ -91,16 +91,9 @@ class LoadMachine:
             own.write_bytes(content)
             here[path] = str(own)
         for text in plans:
-            plan = Plan.from_json(text)
-            load = replace(
-                plan.load,
-                trace=here.get(plan.load.trace or ""),
-                tokenizer=here.get(plan.load.tokenizer or ""),
-            )
+            plan = _with_files(Plan.from_json(text), here)
             spool = str(folder / f"{plan.worker}.jsonl")
-            self._workers.append(
-                WorkerProcess(replace(plan, load=load, spool=spool, meeting=str(self._meeting)))
-            )
+            self._workers.append(WorkerProcess(replace(plan, spool=spool, meeting=str(self._meeting))))
             self._sent[plan.worker] = 0
 
     def ready(self) -> list[int]:
@@ -144,6 +137,18 @@ class LoadMachine:
         worker.end(_GRACE_S)
         result = worker.result
         return replace(heard, result=result, died=worker.last_words() if result is None else None)
+
+
+def _with_files(plan: Plan, here: Mapping[str, str]) -> Plan:
+    """Return a plan that names its files as they are here."""
+    load = replace(
+        plan.load, trace=here.get(plan.load.trace or ""), tokenizer=here.get(plan.load.tokenizer or "")
+    )
+    endpoints = tuple(
+        replace(one, route=replace(one.route, ca_file=here.get(one.route.ca_file or "")))
+        for one in plan.endpoints
+    )
+    return replace(plan, load=load, endpoints=endpoints)
 
 
 def _readable(descriptor: int) -> bool:

@@ -64,20 +64,7 @@ def start_load(
     problems = load.problems
     if problems:
         raise ValueError("\n".join(f"load {load.name!r}: {problem}" for problem in problems))
-    planned = load.planned_requests or None
-    if requests is not None:
-        planned = min(requests, planned) if load.open and planned is not None else requests
-    span_s = load.duration_s or sum((phase.duration_s for phase in load.phases), 0.0)
-    span_s = span_s or max(load.arrivals_s, default=0.0) / load.trace_speed
-    if load.tokenizer is not None:
-        words_of(load.tokenizer)
-    trace = trace_of(load)
-    if trace is not None:
-        planned = _within(trace, load, planned)
-        if load.arrival is Arrival.TRACE:
-            span_s = (trace.moments_s[planned - 1] - trace.moments_s[0]) / load.trace_speed
-    if planned is None and (load.open or load.duration_s is None):
-        raise ValueError(f"load {load.name!r} says neither how many requests nor for how long")
+    planned, span_s = _extent(load, requests)
     if not endpoints:
         raise ValueError(f"load {load.name!r} has no endpoint to go to")
     samples_path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,6 +87,28 @@ def start_load(
         meeting=str(samples_path.with_name(f"{samples_path.name}.meeting")),
     )
     return RunningLoad(plan, samples_path, relay)
+
+
+def _extent(load: Load, requests: int | None) -> tuple[int | None, float]:
+    """Return how many requests each endpoint gets, None if only time decides, and the span of their starts.
+
+    Raises `ValueError` if neither is said, or for a trace or a tokeniser that cannot be used.
+    """
+    planned = load.planned_requests or None
+    if requests is not None:
+        planned = min(requests, planned) if load.open and planned is not None else requests
+    span_s = load.duration_s or sum((phase.duration_s for phase in load.phases), 0.0)
+    span_s = span_s or max(load.arrivals_s, default=0.0) / load.trace_speed
+    if load.tokenizer is not None:
+        words_of(load.tokenizer)
+    trace = trace_of(load)
+    if trace is not None:
+        planned = _within(trace, load, planned)
+        if load.arrival is Arrival.TRACE:
+            span_s = (trace.moments_s[planned - 1] - trace.moments_s[0]) / load.trace_speed
+    if planned is None and (load.open or load.duration_s is None):
+        raise ValueError(f"load {load.name!r} says neither how many requests nor for how long")
+    return planned, span_s
 
 
 def _within(trace: Trace, load: Load, planned: int | None) -> int:
