@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["gated_message", "headline", "hint_of", "number", "scope_text", "verdict_message"]
 
 
+_BESIDE = 3
 _ABOUT_THE_THING = (Reason.ABSENT, Reason.BLANK, Reason.UNSUPPORTED)
 """Reasons that say something of what the row judges; the others are about the way to it."""
 
@@ -55,7 +56,7 @@ def verdict_message(check: Check, measurement: Measurement, judgement: Judgement
     if chain is not None:
         if chain.leading is not None:
             lines.append(f"  cause   {chain.leading.meaning}")
-        lines += [f"  beside  {text}" for text in measurement.beside]
+        lines += [f"  beside  {text}" for text in measurement.beside[:_BESIDE]]
         first, *others = chain.next_steps(hint_of(check, measurement, judgement))
         lines += [f"  next    {first}", *(f"  then    {step}" for step in others)]
     return "\n".join(lines)

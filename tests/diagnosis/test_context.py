@@ -1,5 +1,6 @@
 """An unmet latency row says what else happened while its slow requests ran, and a known failure its cause."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -45,7 +46,7 @@ CHECK = Check(
 )
 
 
-def sample(second, wait_ms):
+def sample(second, wait_ms, outcome=Outcome.OK):
     start = second * SECOND
     first = start + wait_ms * 1_000_000
     return Sample(
@@ -53,7 +54,7 @@ def sample(second, wait_ms):
         engine=CARD,
         load="l",
         label="x",
-        outcome=Outcome.OK,
+        outcome=outcome,
         scheduled_ns=start,
         sent_ns=start,
         first_token_ns=first,
@@ -65,15 +66,25 @@ def sample(second, wait_ms):
     )
 
 
-def observed(waits_ms, throttled=(), *, telemetry=True):
-    """Return a load of one request a second and a card that is throttled in the seconds named."""
-    samples = [sample(second, wait_ms) for second, wait_ms in enumerate(waits_ms)]
+def observed(waits_ms, throttled=(), *, telemetry=True, outcome=Outcome.OK):
+    """Return a load of one request a second and a card that is throttled in the seconds named.
+
+    A request that waits long ends with the outcome.
+    """
+    samples = [
+        sample(second, wait_ms, outcome if wait_ms > 100 else Outcome.OK)
+        for second, wait_ms in enumerate(waits_ms)
+    ]
     look = OfferedLoad(
         load=LOAD,
         label="x",
         engines=(CARD,),
         samples=SampleTable.from_samples(samples, Origin.SENT),
-        counters=Counters(scheduled=len(samples), started=len(samples), outcomes={"ok": len(samples)}),
+        counters=Counters(
+            scheduled=len(samples),
+            started=len(samples),
+            outcomes=dict(Counter(str(one.outcome) for one in samples)),
+        ),
     )
     rows = [
         Reading(second * SECOND, "n", CARD, "clock_event_reasons", 0x40 if second in throttled else 0.0)
@@ -168,3 +179,29 @@ def test_a_met_verdict_has_no_chain():
     met = replace(SLOW, value=1.0, detail="GPU has fallen off the bus")
     assert chain_of(met, judge(CHECK, met), Layer.SERVICE, "") is None
     assert not [line for line in message(met) if line.startswith(("  cause", "  layer", "  next"))]
+
+
+def test_what_lasted_while_requests_failed_stands_beside_the_error_rate():
+    check = replace(CHECK, slo=replace(CHECK.slo, metric="error_rate", unit="ratio", bound=0.0))
+    rate = Measurement(metric="error_rate", entity=CARD, value=0.4, unit="ratio", count=10)
+    broken = observed([50] * 6 + [900] * 4, throttled={6, 7, 8, 9}, outcome=Outcome.STREAM_ERROR)
+    assert f"hw_thermal_slowdown on {CARD}" in with_what_else(check, rate, broken).beside[0]
+
+
+def test_an_unfair_gateway_stands_beside_a_slow_row_of_the_rack():
+    two = replace(TARGET, engines=(TARGET.engines[0], replace(TARGET.engines[0], name="f", members=())))
+    samples = [
+        replace(sample(second, 900), engine="gateway", served_by=CARD, request_id=f"{second}.{number}")
+        for second in range(10)
+        for number in range(20)
+    ]
+    look = OfferedLoad(
+        load=LOAD,
+        label="x",
+        engines=("gateway",),
+        samples=SampleTable.from_samples(samples, Origin.SENT),
+        counters=Counters(scheduled=200, started=200, outcomes={"ok": 200}),
+    )
+    seen = replace(observed([900] * 10), target=two, offers=(Offer(load="l", label="x", looks=(look,)),))
+    found = with_what_else(replace(CHECK, entity="rack"), SLOW, seen)
+    assert any("the gateway gave it 100% of the requests, fair were 50%" in text for text in found.beside)

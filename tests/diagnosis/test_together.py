@@ -1,9 +1,11 @@
-import numpy as np
 import pytest
 
-from rackgate.diagnosis import Happening, happenings_of, seen_at_the_same_time
+from rackgate.diagnosis import Happening, happenings_of, imbalance_of, seen_at_the_same_time
 from rackgate.fault import FaultTimeline
+from rackgate.load import Origin
+from rackgate.loadgen import SampleTable
 from rackgate.measurement import Reason
+from rackgate.sample import Outcome, Sample
 from rackgate.telemetry.reading import Reading
 from rackgate.telemetry.table import TelemetryTable
 
@@ -72,6 +74,7 @@ def happened(rows, faults=()):
 def test_throttle_bits_become_spans():
     rows = readings("clock_event_reasons", [0, 0x48, 0x48, 0x4, 0, 0x80, 0])
     assert happened(rows) == [
+        ("throttle", "n1/gpu0", "sw_power_cap", 3, 4),
         ("throttle", "n1/gpu0", "hw_slowdown", 1, 3),
         ("throttle", "n1/gpu0", "hw_thermal_slowdown", 1, 3),
         ("throttle", "n1/gpu0", "hw_power_brake", 5, 6),
@@ -101,6 +104,80 @@ def test_xids_and_our_own_faults_are_seen():
     ]
 
 
+def test_a_link_that_goes_down_is_seen_and_one_that_was_down_all_along_is_not():
+    rows = readings("network_links_down", [1, 1, 2, 2, 1], "n1")
+    rows += readings("infiniband_ports_down", [1, 1, 1, 1, 1], "n1")
+    rows += readings("nvlinks_up", [18, 18, 17, 18, 18])
+    assert happened(rows) == [
+        ("link", "n1", "1 network links down", 2, 4),
+        ("link", "n1/gpu0", "1 NVLinks down", 2, 3),
+    ]
+
+
+def test_a_leak_and_a_lost_power_supply_are_seen():
+    rows = readings("leak_detectors_wet", [0, 0, 1, 0], "n1") + readings(
+        "power_supplies_bad", [0, 1, 1], "n1"
+    )
+    assert sorted(happened(rows)) == [
+        ("leak", "n1", "a leak detector was wet", 2, 3),
+        ("power", "n1", "1 power supplies bad", 1, 3),
+    ]
+
+
+def test_an_event_of_the_kernel_is_seen_with_its_words():
+    words = "Out of memory: Killed process 4242 (python3)"
+    rows = [Reading(4 * SECOND, "n1", "n1", "kernel_event", 2.0, None, words)]
+    assert happened(rows) == [("kernel", "n1", f"kernel: {words}", 4, 4)]
+
+
+def through_gateway(*shares, seconds=10, rate=40):
+    """Return requests of a gateway; each share is how many of ten go to that engine, in each second."""
+    samples = []
+    for number in range(seconds * rate):
+        place = number % 10
+        engine = next(f"e{index}" for index in range(len(shares)) if place < sum(shares[: index + 1]))
+        start = number * SECOND // rate
+        samples.append(
+            Sample(
+                request_id=f"r{number}",
+                engine="gateway",
+                load="l",
+                label="x",
+                outcome=Outcome.OK,
+                scheduled_ns=start,
+                sent_ns=start,
+                served_by=engine,
+            )
+        )
+    return SampleTable.from_samples(samples, Origin.SENT)
+
+
+def test_an_engine_that_gets_far_more_than_its_share_is_an_imbalance():
+    found = imbalance_of(through_gateway(8, 1, 1), ("e0", "e1", "e2"))
+    assert {(one.kind, one.entity, one.text) for one in found} == {
+        ("imbalance", "e0", "the gateway gave it 80% of the requests, fair were 33%")
+    }
+    assert (min(one.start_ns for one in found), max(one.end_ns for one in found)) == (0, 10 * SECOND)
+
+
+def test_an_engine_that_the_gateway_passes_over_is_seen():
+    found = imbalance_of(through_gateway(5, 5, 0), ("e0", "e1", "e2"))
+    assert ("e2", "the gateway gave it no request") in {(one.entity, one.text) for one in found}
+
+
+@pytest.mark.parametrize(
+    ("table", "engines"),
+    [
+        (through_gateway(5, 5), ("e0", "e1")),
+        (through_gateway(4, 3, 3), ("e0", "e1", "e2")),
+        (through_gateway(9, 1, seconds=1, rate=10), ("e0", "e1")),
+        (through_gateway(10), ("e0",)),
+    ],
+    ids=["fair", "as fair as it can be", "too few requests", "one engine"],
+)
+def test_what_is_fair_or_cannot_be_told_is_no_imbalance(table, engines):
+    assert imbalance_of(table, engines) == ()
+
+
 def test_nothing_happened_where_nothing_was_read():
     assert happenings_of(TelemetryTable.from_readings([])) == ()
-    assert np.all([True])

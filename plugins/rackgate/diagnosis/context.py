@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rackgate.diagnosis.conditions import conditions_of
-from rackgate.diagnosis.together import happenings_of, seen_at_the_same_time
+from rackgate.diagnosis.happenings import happenings_of
+from rackgate.diagnosis.imbalance import imbalance_of
+from rackgate.diagnosis.together import seen_at_the_same_time
 from rackgate.measurement import Measurement
-from rackgate.metrics.requests import chosen_samples
+from rackgate.metrics.requests import chosen_samples, failed_mask
 from rackgate.slo import Scope
 from rackgate.telemetry.card_checks import clock_symptoms
 from rackgate.telemetry.clock_events import FAULT_BITS
 from rackgate.telemetry.load_window import window_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rackgate.diagnosis.happenings import Happening
     from rackgate.loadgen.table import SampleTable
     from rackgate.measurement import Symptom
     from rackgate.observation import Observation
@@ -24,15 +29,16 @@ if TYPE_CHECKING:
 
 __all__ = ["with_what_else"]
 
-_SHOWN = 3
+_KEPT = 8
 _MOST_WINDOWS = 2000
+_OF_FAILURES = ("error_rate", "offered_share")
 
 
 def with_what_else(check: Check, measurement: Measurement, observation: Observation) -> Measurement:
     """Return the measurement with the conditions of its load and with what was seen in the same seconds.
 
-    These are the seconds of its slow requests, the longest overlap comes first, and it is no proof of a
-    cause. Without telemetry, or without a request over the bound, nothing is seen beside it.
+    These are the seconds of its slow or failed requests, the longest overlap comes first, and it is no proof
+    of a cause. Without telemetry, or without such a request, nothing is seen beside it.
     """
     found = (*conditions_of(check.slo, check.entity, observation), *_slowdowns(check, observation))
     known = {one.key for one in measurement.symptoms}
@@ -44,9 +50,21 @@ def with_what_else(check: Check, measurement: Measurement, observation: Observat
     windows = _slow(table, check.slo)
     if not windows:
         return measurement
-    happenings = happenings_of(observation.telemetry, observation.faults)
-    seen = seen_at_the_same_time(windows, happenings, limit=_SHOWN)
+    happenings = (
+        *happenings_of(observation.telemetry, observation.faults),
+        *_imbalances(check.slo, observation),
+    )
+    seen = seen_at_the_same_time(windows, happenings, limit=_KEPT)
     return replace(measurement, beside=tuple(one.text for one in seen))
+
+
+def _imbalances(slo: Slo, observation: Observation) -> Iterator[Happening]:
+    """Yield where the gateway was unfair, over all of the load: an entity's own part cannot show it."""
+    there = [one.entity for one in observation.target.engines if one.entity not in observation.excluded]
+    for offer in observation.offers_of(slo.load):
+        for look in offer.looks:
+            if look.samples is not None:
+                yield from imbalance_of(look.samples.measured, there)
 
 
 def _slowdowns(check: Check, observation: Observation) -> tuple[Symptom, ...]:
@@ -61,11 +79,14 @@ def _slowdowns(check: Check, observation: Observation) -> tuple[Symptom, ...]:
 
 
 def _slow(table: SampleTable, slo: Slo) -> list[tuple[int, int]]:
-    """Return from when to when each request ran that was over the bound."""
-    if slo.metric not in table.columns:
+    """Return from when to when each request ran that was over the bound, or failed if that is counted."""
+    if slo.metric in _OF_FAILURES:
+        over = failed_mask(table)
+    elif slo.metric in table.columns:
+        over = np.asarray(table.column(slo.metric), dtype=float) > slo.bound
+    else:
         return []
-    values = np.asarray(table.column(slo.metric), dtype=float)
     start = np.asarray(table.column("scheduled_ns"), dtype=float)
     end = np.asarray(table.column("done_ns"), dtype=float)
-    chosen = np.flatnonzero((values > slo.bound) & ~np.isnan(start) & ~np.isnan(end))
+    chosen = np.flatnonzero(over & ~np.isnan(start) & ~np.isnan(end))
     return [(int(start[row]), int(end[row])) for row in chosen[:_MOST_WINDOWS]]
