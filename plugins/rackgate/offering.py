@@ -98,10 +98,11 @@ def _offer_once(
 ) -> OfferedLoad:
     from rackgate.loadgen.machines import NoLoadMachines
     from rackgate.loadgen.offered import OfferedLoad
-    from rackgate.loadgen.prefix_cache import counters_meanwhile, read_counters
+    from rackgate.loadgen.prefix_cache import counters_meanwhile, read_pages
+    from rackgate.loadgen.server_ttft import histograms_meanwhile
 
     pages = _pages(target, endpoints)
-    before = read_counters(pages)
+    before = read_pages(pages)
     try:
         begun = _begin(
             run, target, stage, load, endpoints, label=label, look=look, requests=requests, attempt=attempt
@@ -118,7 +119,12 @@ def _offer_once(
         except KeyboardInterrupt:
             record_look(run, stage, _ended_early(running, load), number=look)
             raise
-    return replace(offered, prefix=counters_meanwhile(before, read_counters(pages)))
+    after = read_pages(pages)
+    return replace(
+        offered,
+        prefix=counters_meanwhile(before, after),
+        server_ttft=histograms_meanwhile(before, after),
+    )
 
 
 def follow(run: Run, running: RunningLoad, load: Load, *, until: float = math.inf) -> None:
@@ -215,6 +221,7 @@ def lag_limit_ms(run: Run) -> float:
 def record_look(run: Run, stage: str, look: OfferedLoad, *, number: int = 0) -> None:
     """Record one look of a load as soon as it has ended: counters, windows, file of samples."""
     from rackgate.loadgen.account import account_of
+    from rackgate.loadgen.server_ttft import histogram_entry
 
     path = look.samples_path
     run.offered_s[stage] = run.offered_s.get(stage, 0.0) + max(0, look.end_ns - look.start_ns) / 1e9
@@ -240,6 +247,7 @@ def record_look(run: Run, stage: str, look: OfferedLoad, *, number: int = 0) -> 
         **account_of(look.samples),
         clocks=[asdict(clock) for clock in look.clocks],
         prefix_cache={engine: asdict(counted) for engine, counted in look.prefix.items()},
+        server_ttft={engine: histogram_entry(one) for engine, one in look.server_ttft.items()},
         origin=str(look.load.origin),
         samples=str(path.relative_to(run.evidence)) if path is not None and path.exists() else None,
         reason=look.reason,

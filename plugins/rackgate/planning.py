@@ -30,6 +30,9 @@ CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel", "ven
 """What a row's `applies_to` may ask."""
 
 _LEAST_PEERS = 3
+_ITS_OWN_TIMES = "server_ttft_difference_ms"
+_TELL_FIRST_TOKENS = ("vllm", "sglang", "simulated")
+"""Engines whose metrics page has a histogram of times to first token."""
 _PAIRED = "+"
 _VANTAGES = ("endpoint", "tenant", "operator")
 
@@ -141,7 +144,7 @@ def _unused(row: Slo, entity: str, target: Target) -> str:
             return why
     if row.metric == "undeclared_cards" and _has_no_card_source(entity, target):
         return f"target {target.name} declares no cards of {entity}, and nothing that would list any"
-    if row.metric in SMOKE:
+    if row.metric in SMOKE or row.metric == _ITS_OWN_TIMES:
         return _not_offered(row.metric, entity, target)
     used = {card for engine in target.engines for card in engine.cards}
     if row.load is None or row.scope is not Scope.CARD or not used or entity in used:
@@ -157,12 +160,16 @@ def _has_no_card_source(entity: str, target: Target) -> bool:
 
 
 def _not_offered(metric: str, entity: str, target: Target) -> str:
-    """Say that an engine's API is another one, or that it is not declared to offer what is asked."""
+    """Say that an engine speaks another API, or is not declared to offer or to tell what is asked."""
     from rackgate.engines.protocol import protocol_named
 
     engine = next((one for one in target.engines if one.entity == entity), None)
-    if engine is None or metric not in SMOKE:
+    if engine is None:
         return ""
+    if metric == _ITS_OWN_TIMES:
+        kind, known = str(engine.settings.get("engine", engine.launcher)), ", ".join(_TELL_FIRST_TOKENS[:-1])
+        text = f"target {target.name} does not say that engine {engine.name} is one of {known} (engine)"
+        return "" if kind in _TELL_FIRST_TOKENS else text
     if not protocol_named(engine.protocol).dialect.chats:
         return f"declared: engine {engine.name} speaks {engine.protocol}"
     capability = OFFERED.get(metric)

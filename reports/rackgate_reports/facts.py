@@ -185,6 +185,7 @@ def _loads(run: RunEvidence) -> str:
         "Connections opened on the way",
         "Workers",
         "From prefix caches",
+        "TTFT P95 by the engines",
     )
     rows = [
         _line(
@@ -198,6 +199,7 @@ def _loads(run: RunEvidence) -> str:
             _opened(load),
             _workers(_dicts(load.get("workers"))),
             _from_caches(_mapping(load.get("prefix_cache"))),
+            _by_the_engines(_mapping(load.get("server_ttft"))),
         )
         for load in loads[:_MOST_LOADS]
     ]
@@ -269,3 +271,22 @@ def _from_caches(engines: Mapping[str, Any]) -> str:
         return "no engine told"
     share = f"{hits / queries:.1%} of {queries:,.0f} tokens" if queries else "nothing looked up"
     return f"{share} ({plural(len(counted), 'engine')})"
+
+
+def _by_the_engines(engines: Mapping[str, Any]) -> str:
+    """Return the bucket of each engine's own histogram that holds its P95, the slowest engine's first."""
+    found = [bounds for one in engines.values() if (bounds := _bucket(_mapping(one), 0.95)) is not None]
+    if not found:
+        return "no engine told"
+    low, high = max(found)
+    return f"{low * 1e3:g} to {high * 1e3:g} ms at most ({plural(len(found), 'engine')})"
+
+
+def _bucket(histogram: Mapping[str, Any], share: float) -> tuple[float, float] | None:
+    edges = [number_of(edge) for edge in histogram.get("edges_s") or ()]
+    counts = [number_of(count) or 0.0 for count in histogram.get("counts") or ()]
+    if not counts or len(counts) != len(edges) or counts[-1] <= 0:
+        return None
+    place = next(place for place, count in enumerate(counts) if count >= share * counts[-1])
+    low, high = (edges[place - 1] if place else 0.0), edges[place]
+    return None if low is None or high is None else (low, high)

@@ -11,9 +11,11 @@ from rackgate.loadgen.prefix_cache import (
     MetricsPage,
     PrefixCounters,
     counters_meanwhile,
+    counters_of,
     least_from_cache,
-    read_counters,
+    read_pages,
 )
+from rackgate.telemetry.engine_metrics import EnginePage
 
 LOAD = Load(name="l", prompt_tokens=100, output_tokens=4, looks=(10,))
 PAGE = (
@@ -26,18 +28,24 @@ def counted(queries, hits):
     return PrefixCounters(queries=queries, hits=hits)
 
 
+def page(queries, hits):
+    return EnginePage({"prefix_cache_queries": queries, "prefix_cache_hits": hits}, None)
+
+
 def test_what_an_engine_looked_up_and_found_is_told_by_its_page(reply):
     body = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (len(PAGE), PAGE)
     url = reply(body).url
     missing = reply(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").url
     pages = {name: MetricsPage(url=at, headers={}) for name, at in (("a", url), ("b", missing))}
     pages["c"] = MetricsPage(url="http://127.0.0.1:9/metrics", headers={})
-    assert {"a": counted(1000.0, 400.0), "b": None, "c": None} == read_counters(pages)
+    assert {"a": counted(1000.0, 400.0), "b": None, "c": None} == {
+        name: counters_of(page) for name, page in read_pages(pages).items()
+    }
 
 
 def test_an_engine_that_restarted_or_did_not_tell_is_left_out():
-    before = {"a": counted(10, 5), "b": counted(10, 5), "c": None}
-    after = {"a": counted(30, 6), "b": counted(3, 0), "c": counted(9, 9), "d": counted(1, 1)}
+    before = {"a": page(10, 5), "b": page(10, 5), "c": None}
+    after = {"a": page(30, 6), "b": page(3, 0), "c": page(9, 9), "d": page(1, 1)}
     assert {"a": counted(20, 1)} == counters_meanwhile(before, after)
 
 

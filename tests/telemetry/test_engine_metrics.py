@@ -1,12 +1,19 @@
-import time
+import json
 
 import httpx
 import pytest
 from local_server import Answer, serving
 
+from rackgate.loadgen.prefix_cache import MetricsPage, engine_page
+from rackgate.loadgen.server_ttft import histogram_entry, histogram_of, histograms_meanwhile
 from rackgate.measurement import Reason
 from rackgate.simulator import RackSettings, start_rack
-from rackgate.telemetry.engine_metrics import EngineMetricsSource, TtftHistogram, parse_engine_page
+from rackgate.telemetry.engine_metrics import (
+    EngineMetricsSource,
+    EnginePage,
+    TtftHistogram,
+    parse_engine_page,
+)
 
 VLLM = """
 # TYPE vllm:num_requests_running gauge
@@ -136,16 +143,42 @@ def test_the_page_of_a_running_engine_moves_with_its_requests():
         engine = rack.target.engines[0]
         source = EngineMetricsSource(engine.entity, engine.nodes[0], f"{engine.url}/metrics")
         first = {one.field: one.value for one in source.poll()}
-        begin = time.perf_counter_ns()
+        page = MetricsPage(url=f"{engine.url}/metrics", headers={})
+        before = {engine.entity: engine_page(page)}
         body = {"model": engine.model, "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]}
         httpx.post(
             f"{engine.url}/v1/chat/completions", json=body, timeout=30, trust_env=False
         ).raise_for_status()
         after = {one.field: one.value for one in source.poll()}
-        window = source.ttft_between(begin, time.perf_counter_ns())
+        counted = histograms_meanwhile(before, {engine.entity: engine_page(page)})
         source.close()
     assert after["generation_tokens"] - first["generation_tokens"] == 4
-    assert window.count == 1
+    assert counted[engine.entity].count == 1
+    assert (
+        histogram_of(json.loads(json.dumps(histogram_entry(counted[engine.entity]))))
+        == counted[engine.entity]
+    )
+
+
+def test_an_engine_that_was_started_again_or_tells_no_histogram_counted_nothing_meanwhile():
+    few = EnginePage({}, TtftHistogram((0.1, float("inf")), (1, 1), 0.1))
+    many = EnginePage({}, TtftHistogram((0.1, float("inf")), (5, 6), 0.9))
+    before = {"a": few, "b": many, "c": few, "d": None}
+    after = {"a": many, "b": few, "c": EnginePage({}, None), "d": many, "e": many}
+    assert list(histograms_meanwhile(before, after)) == ["a"]
+
+
+def test_ranks_that_one_side_alone_counted_widen_the_bucket():
+    histogram = TtftHistogram((0.1, 0.2, 0.5, float("inf")), (10, 50, 90, 100), 20.0)
+    assert histogram.quantile_bounds_s(0.5) == (0.1, 0.2)
+    assert histogram.quantile_bounds_s(0.5, slack=5) == (0.1, 0.5)
+    assert histogram.quantile_bounds_s(0.95, slack=50) == (0.1, float("inf"))
+
+
+def test_histograms_of_two_looks_are_one_and_other_edges_are_none():
+    one = TtftHistogram((0.1, float("inf")), (5, 6), 0.9)
+    assert one.plus(one) == TtftHistogram((0.1, float("inf")), (10, 12), 1.8)
+    assert one.plus(TtftHistogram((0.2, float("inf")), (5, 6), 0.9)) is None
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from rackgate.load import Load
 from rackgate.loadgen.machine_clock import MachineClock
 from rackgate.loadgen.offered import Counters, OfferedLoad
 from rackgate.loadgen.prefix_cache import PrefixCounters
+from rackgate.loadgen.server_ttft import histogram_of
 from rackgate.loadgen.table import SampleTable
 from rackgate.measurement import Reason
 from rackgate.observation import Observation, Offer
@@ -129,6 +130,9 @@ def _look(finished: Finished, record: Mapping[str, Any], loads: Mapping[str, Loa
         prefix={
             engine: noun_of(PrefixCounters, counted)
             for engine, counted in (record.get("prefix_cache") or {}).items()
+        },
+        server_ttft={
+            engine: histogram_of(counted) for engine, counted in (record.get("server_ttft") or {}).items()
         },
         reason=reason,
         detail=detail,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rackgate.loadgen.prefix_cache import PrefixCounters
     from rackgate.loadgen.table import SampleTable
     from rackgate.measurement import Reason
+    from rackgate.telemetry.engine_metrics import TtftHistogram
 
 __all__ = ["Counters", "OfferedLoad", "WorkerCost"]
 
@@ -60,8 +61,8 @@ class OfferedLoad:
     scheduled start. `cpu_s` is what the workers spent between them, `loop_lag_p99_ms` how late the event
     loop of the latest one was; `workers` has both for each. With a reason, `samples` holds what had been
     finished until then. `prefix` holds what each engine that tells counted in its prefix cache meanwhile,
-    warm-up and other users' requests included. `clocks` are those of the load machines, whose moments stand
-    here as moments of this one.
+    `server_ttft` its own times to first token; warm-up and other users' requests are included in both.
+    `clocks` are those of the load machines, whose moments stand here as moments of this one.
     """
 
     load: Load
@@ -80,5 +81,6 @@ class OfferedLoad:
     workers: tuple[WorkerCost, ...] = ()
     prefix: Mapping[str, PrefixCounters] = field(default_factory=dict)
     clocks: tuple[MachineClock, ...] = ()
+    server_ttft: Mapping[str, TtftHistogram] = field(default_factory=dict)
     reason: Reason | None = None
     detail: str = ""

@@ -12,15 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rackgate.load import Load
+    from rackgate.telemetry.engine_metrics import EnginePage
 
 __all__ = [
     "MOST_FROM_CACHE",
     "MetricsPage",
     "PrefixCounters",
     "counters_meanwhile",
+    "counters_of",
+    "engine_page",
     "least_from_cache",
     "prefix_counters",
-    "read_counters",
+    "read_pages",
 ]
 
 MOST_FROM_CACHE = 0.25
@@ -52,8 +55,8 @@ class PrefixCounters:
         return PrefixCounters(queries=queries, hits=hits) if min(queries, hits) >= 0 else None
 
 
-def prefix_counters(page: MetricsPage) -> PrefixCounters | None:
-    """Return the counters of one engine, None if its page has none that we know."""
+def engine_page(page: MetricsPage) -> EnginePage | None:
+    """Return what one engine's page says, None if it cannot be read."""
     import httpx
 
     from rackgate.engines.client import http_client
@@ -62,27 +65,37 @@ def prefix_counters(page: MetricsPage) -> PrefixCounters | None:
     try:
         with http_client(page.url, page.route, headers=page.headers, timeout=_LIMIT_S) as client:
             answer = client.get(page.url)
-        values = parse_engine_page(answer.text).values if answer.status_code == 200 else {}
+        return parse_engine_page(answer.text) if answer.status_code == 200 else None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return None
+
+
+def prefix_counters(page: MetricsPage) -> PrefixCounters | None:
+    """Return the counters of one engine, None if its page has none that we know."""
+    return counters_of(engine_page(page))
+
+
+def counters_of(page: EnginePage | None) -> PrefixCounters | None:
+    """Return the counters of a page that was read, None if it has none that we know."""
+    values = page.values if page is not None else {}
     if "prefix_cache_queries" not in values or "prefix_cache_hits" not in values:
         return None
     return PrefixCounters(queries=values["prefix_cache_queries"], hits=values["prefix_cache_hits"])
 
 
-def read_counters(pages: Mapping[str, MetricsPage]) -> dict[str, PrefixCounters | None]:
-    """Return the counters of each engine, all asked at once."""
+def read_pages(pages: Mapping[str, MetricsPage]) -> dict[str, EnginePage | None]:
+    """Return the page of each engine, all asked at once."""
     with ThreadPoolExecutor(max_workers=max(1, min(_WIDTH, len(pages)))) as pool:
-        return dict(zip(pages, pool.map(prefix_counters, pages.values()), strict=True))
+        return dict(zip(pages, pool.map(engine_page, pages.values()), strict=True))
 
 
 def counters_meanwhile(
-    before: Mapping[str, PrefixCounters | None], after: Mapping[str, PrefixCounters | None]
+    before: Mapping[str, EnginePage | None], after: Mapping[str, EnginePage | None]
 ) -> dict[str, PrefixCounters]:
     """Return what each engine counted between two readings, without those that did not tell or restarted."""
     found = {}
-    for engine, now in after.items():
-        then = before.get(engine)
+    for engine, page in after.items():
+        now, then = counters_of(page), counters_of(before.get(engine))
         meanwhile = now.since(then) if now is not None and then is not None else None
         if meanwhile is not None:
             found[engine] = meanwhile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rackgate.metrics import cost, faults, hardware, latency, probes, rates
+from rackgate.metrics import cost, faults, hardware, latency, probes, rates, server_ttft
 from rackgate.telemetry import load_metrics, load_xids, xid_gauge
 
 if TYPE_CHECKING:
@@ -15,5 +15,6 @@ __all__ = ["register_metrics"]
 
 def register_metrics(register: Register) -> None:
     """Register all of them."""
-    for module in (latency, rates, hardware, load_metrics, load_xids, xid_gauge, cost, faults, probes):
+    of_loads = (latency, server_ttft, rates, hardware, load_metrics, load_xids, xid_gauge)
+    for module in (*of_loads, cost, faults, probes):
         module.register_metrics(register)

@@ -60,7 +60,7 @@ class EngineServer:
             exchange.respond(200, b"")
         elif route == ("GET", "/v1/models"):
             self._models(exchange)
-        elif route == ("GET", "/metrics"):
+        elif route == ("GET", "/metrics") and self.knobs.metrics_listed:
             exchange.respond(200, self._metrics(), content_type=_METRICS)
         else:
             exchange.respond(404, json_bytes({"detail": "Not Found"}))
@@ -107,7 +107,7 @@ class EngineServer:
         number = next(self._numbers)
         generation = _Generation(self, exchange, request, number)
         exchange.on_disconnect = generation.abandon
-        delay_ms = self.knobs.first_token_delay_ms
+        delay_ms = self.knobs.first_token_delay_ms + self.knobs.front_delay_ms
         crowded = self.scheduler.running >= self.knobs.slow_from_running
         if self.knobs.slow_every and number % self.knobs.slow_every == 0 and crowded:
             delay_ms += self.knobs.slow_extra_ms
@@ -157,7 +157,7 @@ class _Generation:
         self._exchange = exchange
         self._request = request
         self._number = number
-        self._arrived_s = server.loop.time()
+        self._arrived_s = server.loop.time() + server.knobs.front_delay_ms / 1e3
         self._answer = answer_to(request.prompt, server.model, server.seed)
         kind = "chatcmpl" if request.chat else "cmpl"
         self._frames = Frames(request, f"{kind}-{uuid.uuid4().hex}")

@@ -20,10 +20,11 @@ class CardKnobs:
     """One card and the engine on it.
 
     Speed: times are multiplied by the slowdowns; each `slow_every`th request waits `slow_extra_ms` more
-    while `slow_from_running` or more run, the first `cold_requests` of a process `cold_extra_ms`. Shares
-    are of requests, 0 to 1. Telemetry fields are named as in dcgm-exporter. `api_defects` are any of
-    `no_completions`, `shapeless` (schemas and tools are not heeded), `uncounted` (no token counts) and
-    `crashing_parser`. `url_host` replaces the loopback address in the engine's URL.
+    while `slow_from_running` or more run, the first `cold_requests` of a process `cold_extra_ms`;
+    `front_delay_ms` pass before the engine's own clock of a request starts. Shares are of requests, 0 to 1.
+    Telemetry fields are named as in dcgm-exporter. `api_defects` are any of `no_completions`, `shapeless`
+    (schemas and tools are not heeded), `uncounted` (no token counts) and `crashing_parser`. `url_host`
+    replaces the loopback address in the engine's URL.
     """
 
     # Speed of the engine.
@@ -34,6 +35,7 @@ class CardKnobs:
     decode_slowdown: float = 1.0
     prefill_slowdown: float = 1.0
     first_token_delay_ms: float = 0.0
+    front_delay_ms: float = 0.0
     slow_every: int = 0
     slow_extra_ms: float = 0.0
     slow_from_running: int = 0
@@ -48,6 +50,7 @@ class CardKnobs:
     max_model_len: int = 32768
 
     # Answers of the engine.
+    metrics_listed: bool = True
     listening: bool = True
     url_host: str = ""
     served_model: str = ""

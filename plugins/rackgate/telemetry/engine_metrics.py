@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ __all__ = ["EngineMetricsSource", "EnginePage", "TtftHistogram", "parse_engine_p
 
 _FIELDS = ("requests_running", "requests_waiting", "kv_cache_use", "generation_tokens")
 _HIGHEST = frozenset({"kv_cache_use"})
-_KEPT_HISTOGRAMS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +38,30 @@ class TtftHistogram:
             return None
         return TtftHistogram(self.edges_s, counts, self.sum_s - before.sum_s)
 
+    def plus(self, other: TtftHistogram) -> TtftHistogram | None:
+        """Return both together; None if the edges differ."""
+        counts = tuple(one + two for one, two in zip(self.counts, other.counts, strict=False))
+        return (
+            TtftHistogram(self.edges_s, counts, self.sum_s + other.sum_s)
+            if self.edges_s == other.edges_s
+            else None
+        )
+
     @property
     def count(self) -> float:
         """Requests in it."""
         return self.counts[-1] if self.counts else 0.0
 
-    def quantile_bounds_s(self, share: float) -> tuple[float, float] | None:
-        """Return the edges between which the quantile lies; None if the histogram is empty."""
+    def quantile_bounds_s(self, share: float, *, slack: float = 0.0) -> tuple[float, float] | None:
+        """Return the edges between which the quantile lies, give or take `slack` ranks; None if empty."""
         if self.count <= 0:
             return None
-        rank = share * self.count
-        place = next(number for number, count in enumerate(self.counts) if count >= rank)
-        return (self.edges_s[place - 1] if place else 0.0), self.edges_s[place]
+        lowest = self._place(max(0.0, share * self.count - slack))
+        highest = self._place(min(self.count, share * self.count + slack))
+        return (self.edges_s[lowest - 1] if lowest else 0.0), self.edges_s[highest]
+
+    def _place(self, rank: float) -> int:
+        return next(number for number, count in enumerate(self.counts) if count >= rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +115,7 @@ def _add(values: dict[str, float], sample: Sample) -> None:
 
 
 class EngineMetricsSource:
-    """Readings of one engine, and its histogram of first tokens over any window since the start."""
+    """Readings of one engine."""
 
     def __init__(
         self,
@@ -124,7 +134,6 @@ class EngineMetricsSource:
         self._node = node
         self._url = url
         self._client = http_client(url, route, headers=headers, timeout=timeout_s)
-        self._histograms: deque[tuple[int, TtftHistogram]] = deque(maxlen=_KEPT_HISTOGRAMS)
 
     def poll(self) -> list[Reading]:
         """Return every known field of the page, or why there is none."""
@@ -150,17 +159,7 @@ class EngineMetricsSource:
             return self.nothing(Reason.UNSUPPORTED, f"{self._url} is no metrics page: {error}")
         if not page.values:
             return self.nothing(Reason.UNSUPPORTED, f"{self._url} has no metric of an engine that we know")
-        self._remember(t_ns, page.ttft)
         return [Reading(t_ns, self._node, self._entity, field, value) for field, value in page.values.items()]
-
-    def ttft_between(self, start_ns: int, end_ns: int) -> TtftHistogram | None:
-        """Return the server's first tokens of a window, as near as the polls are; None if unknown."""
-        before = [found for at_ns, found in self._histograms if at_ns <= start_ns]
-        inside = [found for at_ns, found in self._histograms if start_ns < at_ns <= end_ns]
-        if not inside:
-            return None
-        first = before[-1] if before else inside[0]
-        return inside[-1].since(first)
 
     def nothing(self, reason: Reason, detail: str) -> list[Reading]:
         """Return the fields that every engine has, without a value."""
@@ -170,12 +169,3 @@ class EngineMetricsSource:
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
-
-    def _remember(self, t_ns: int, ttft: TtftHistogram | None) -> None:
-        if ttft is None:
-            return
-        unchanged = self._histograms and self._histograms[-1][1] == ttft
-        if unchanged and len(self._histograms) > 1 and self._histograms[-2][1] == ttft:
-            self._histograms[-1] = (t_ns, ttft)
-        else:
-            self._histograms.append((t_ns, ttft))
