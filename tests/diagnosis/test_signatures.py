@@ -199,6 +199,8 @@ def test_an_error_of_a_link_that_was_survived_is_another_row_than_a_fatal_one():
         ("mlx5", "network_adapter"),
         ("api_mismatch", "driver_library_mismatch"),
         ("driver_not_bound", "nouveau"),
+        ("nvrm", "kernel_nvrm"),
+        ("lookalike", "kernel_lookalike"),
         ("probe_failed", "driver_not_running"),
         ("no_adapter", "driver_not_running"),
         ("nouveau", "nouveau"),

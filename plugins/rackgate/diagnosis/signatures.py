@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.measurement import Layer
 from rackgate.telemetry.clock_events import CLOCK_EVENTS
+from rackgate.telemetry.kernel_kinds import KINDS
 from rackgate.telemetry.xid import xid_class
 from rackgate.verdict import Verdict
 
@@ -111,7 +112,8 @@ def _pattern(value: object) -> re.Pattern[str] | None:
 def diagnose(text: str, *, symptoms: Iterable[Symptom] = (), limit: int = 8) -> tuple[Diagnosis, ...]:
     """Return what a text and symptoms show, causes before their consequences, then the innermost layer first.
 
-    Nothing is invented: what no signature knows gives nothing, but for an XID, which the table of XIDs knows.
+    Nothing is invented: what no signature knows gives nothing, but for XIDs and events of the
+    kernel that their own tables know.
     """
     found: dict[str, Diagnosis] = {}
     for one in (*_by_key(symptoms), *_by_words(text)):
@@ -139,7 +141,7 @@ def _by_words(text: str) -> Iterator[Diagnosis]:
 def _by_key(symptoms: Iterable[Symptom]) -> Iterator[Diagnosis]:
     for symptom in symptoms:
         for key in _single(symptom.key):
-            known = _keys().get(key) or _keys().get(key.split(":")[0]) or _from_the_xid_table(key)
+            known = _keys().get(key) or _keys().get(key.split(":")[0]) or _from_the_tables(key)
             if known is not None:
                 yield Diagnosis(signature=known, seen=_shown(symptom.seen), details={})
 
@@ -157,9 +159,20 @@ def _keys() -> Mapping[str, Signature]:
     return {key: known for known in signatures() for key in known.keys}
 
 
-def _from_the_xid_table(key: str) -> Signature | None:
+def _from_the_tables(key: str) -> Signature | None:
+    """Return what the tables of XIDs and of kernel events say of a code that no signature is about."""
     kind, _, code = key.partition(":")
     number = code.split(":")[0]
+    if kind == "kernel" and code in KINDS:
+        event = KINDS[code]
+        return Signature(
+            name=f"kernel_{code}",
+            layer=Layer.DRIVER,
+            severity=event.counts_as,
+            meaning=event.meaning,
+            next_steps=(event.next_step,),
+            source="rackgate: kinds of kernel events",
+        )
     if kind != "xid" or not number.isdigit():
         return None
     row = xid_class(int(number))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Measurement
+from rackgate.measurement import Measurement, Symptom
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.telemetry.card_checks import Finding, codes_that_came
 from rackgate.telemetry.event_book import events_of
@@ -48,7 +48,11 @@ def last_xid_changes(observation: Observation, slo: Slo, entity: str) -> Measure
         if code not in told
         and not explains(event_of("xid", code, "", LogLine(text="", boot_us=at_ns // 1000), entity), entity)
     ]
-    return measurement_of(slo, entity, Finding(value=float(len(fresh)), count=1, detail=_words(fresh)))
+    symptoms = tuple(
+        Symptom(key=f"xid:{code}", seen=f"XID {code} on {entity}, by the gauge") for code in fresh
+    )
+    found = Finding(value=float(len(fresh)), count=1, detail=_words(fresh), symptoms=symptoms)
+    return measurement_of(slo, entity, found)
 
 
 def _codes_told(table: TelemetryTable, names: Sequence[str], window: tuple[int, int]) -> frozenset[int]:
