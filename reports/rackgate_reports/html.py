@@ -15,6 +15,7 @@ from rackgate_reports.distribution import distribution_panel
 from rackgate_reports.facts import facts_section
 from rackgate_reports.formatting import escape, plural
 from rackgate_reports.latency import Latencies, joined, read_latencies
+from rackgate_reports.same import same_table
 from rackgate_reports.sections import (
     glossary_section,
     hero,
@@ -59,7 +60,7 @@ def render_html(run: RunEvidence) -> str:
             _section("latency", "Latency by percentile", _LATENCY, _panels(run, loads, rows, colours)),
             _section("timeline", "Timeline", _TIMELINE, f'<figure class="time">{timeline}</figure>'),
             _section("checks", "Every check", intro, checks_table(rows)),
-            _section("facts", "Run and rack", "", facts_section(run)),
+            _section("facts", "Run and rack", "", facts_section(run) + same_table(run)),
             _section("definitions", "Definitions", _DEFINITIONS, glossary_section(run, rows)),
             "</main>",
             _footer(run),

@@ -1,9 +1,14 @@
 import json
+import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
+
+import pytest
 
 from rackgate.record import read_records
 
+ROOT = Path(__file__).parents[2]
 SERVER = Path(__file__).parent / "tiny_engine.py"
 TARGET = """
 [target]
@@ -63,3 +68,45 @@ def test_the_cold_start_of_a_started_engine_is_a_measurement(pytester, served):
         "headline": False,
     }
     assert measured["definition"] == "start of the engine to its first token"
+
+
+HELD = """
+[target]
+name = "held"
+model = "tiny"
+
+[[node]]
+name = "n1"
+cards = 1
+[node.telemetry]
+local = true
+
+[[engine]]
+name = "started"
+launcher = "process"
+cards = ["n1/gpu0"]
+[engine.settings]
+command = ["touch", "{mark}"]
+ready_timeout_s = 60
+"""
+
+
+@pytest.mark.parametrize(("root", "held"), [("neglected", True), ("healthy", False)])
+def test_an_engine_is_not_started_where_its_host_fails(tmp_path, root, held):
+    target, mark = tmp_path / "rack.toml", tmp_path / "started"
+    target.write_text(HELD.format(mark=mark))
+    options = [
+        *("-m", "rack_acceptance", f"--rack-target={target}", "--rack-stage=preflight"),
+        f"--rack-host-root={files('rackgate.simulator') / 'host_roots' / root}",
+        *(f"--rack-out={tmp_path / 'run'}", "-p", "no:cacheprovider"),
+    ]
+    command = [sys.executable, "-m", "pytest", *options]
+    subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=False)
+    records = list(read_records(tmp_path / "run" / "evidence" / "records.jsonl"))
+    verdicts = {line["slo"]: line for line in records if line["kind"] == "verdict"}
+    first = verdicts["preflight.engine_reachable"]
+    assert held is not mark.exists()
+    assert ("UNKNOWN" if held else "FAIL") == first["verdict"]
+    assert held is ("it was not started: preflight.host_module @ n1 FAIL" in first["detail"]), first
+    assert ["n1"] == [line["node"] for line in records if line["kind"] == "facts"]
+    assert ("FAIL" if held else "PASS") == verdicts["preflight.host_module"]["verdict"]

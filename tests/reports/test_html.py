@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path  # noqa: TC003 - pytest reads annotations
 
@@ -263,6 +264,34 @@ def test_a_truth_is_shown_as_yes_or_no_and_a_message_not_twice(tmp_path: Path) -
     assert "must be = yes" in text
     assert "nobody answered" in text
     assert "all of it again" not in text
+
+
+def told(value: str | None) -> dict[str, str | None]:
+    return {"value": value, "reason": None if value else "no_permission", "detail": ""}
+
+
+def with_facts(folder: Path, nodes: dict[str, dict[str, dict[str, str | None]]]) -> Page:
+    run = load_run(folder)
+    records = [{"kind": "facts", "node": node, "facts": facts} for node, facts in nodes.items()]
+    by_kind = {**run.by_kind, "facts": tuple(records)}
+    return Page(render_html(replace(run, by_kind=by_kind)))
+
+
+def test_the_node_that_differs_stands_beside_what_most_nodes_say(slow: Path) -> None:
+    kernels = {"n1": "6.8.0-60", "n2": "6.8.0-60", "n3": "6.8.0-41"}
+    nodes = {node: {"cuda": told("13.0"), "kernel": told(one)} for node, one in kernels.items()}
+    text = with_facts(slow, nodes).text
+    assert "3 nodes told their facts" in text
+    assert "kernel 6.8.0-60 6.8.0-41 n3 cuda 13.0" in text  # what differs comes first
+
+
+def test_without_a_majority_all_values_stand_side_by_side(slow: Path) -> None:
+    nodes = {"n1": {"kernel": told("a")}, "n2": {"kernel": told("<b>")}, "n3": {"kernel": told(None)}}
+    assert "kernel no majority a n1 <b> n2 n3" in with_facts(slow, nodes).text
+
+
+def test_a_run_that_read_no_host_has_no_such_table(slow: Path) -> None:
+    assert "The same on all nodes" not in page_of(slow).text
 
 
 def test_the_quarantine_names_entity_and_check(slow: Path) -> None:
