@@ -91,8 +91,9 @@ class Load:
     `trace` is a file of requests in a public format; with the arrival `trace` its times are kept, sped up
     by `trace_speed`, else only its requests. With `turns` above 1 each arrival is a conversation of so
     many requests, each with all that was said before it, `think_s` after the answer. The first
-    `shared_prefix_tokens` of a prompt are one of `shared_prefixes` texts. With `same_prompt` every
-    request is the first one again, which finds out who caches answers. `workers` is the number of
+    `shared_prefix_tokens` of a prompt are one of `shared_prefixes` texts. With `repeats` above 1 every
+    prompt is sent so many times, each after the answer before it, which finds out who caches answers.
+    `protocol` is the one that this load is spoken in, whatever the engine's is. `workers` is the number of
     processes that offer it; None takes as many as its rate needs.
     """
 
@@ -125,7 +126,8 @@ class Load:
     trace_format: str = "auto"
     trace_speed: float = 1.0
     trace_requests: int | None = None
-    same_prompt: bool = False
+    repeats: int = 1
+    protocol: str | None = None
     context_tokens: int | None = None
     tokenizer: str | None = None
     workers: int | None = None
@@ -156,6 +158,11 @@ class Load:
         return self.duration_s is None or moment_s / self.trace_speed < self.duration_s
 
     @property
+    def in_a_row(self) -> int:
+        """How many requests are sent one after the other: the turns of a conversation, or repeats."""
+        return max(self.turns, self.repeats)
+
+    @property
     def plain(self) -> bool:
         """True if every request has the same lengths and stands alone."""
         varied = self.prompt_spread or self.output_spread or self.shared_prefix_tokens
@@ -170,7 +177,7 @@ class Load:
 def _bad_numbers(load: Load) -> list[str]:
     found = [
         f"{name}: {getattr(load, name)} is below 1"
-        for name in ("prompt_tokens", "output_tokens", "concurrency", "turns", "shared_prefixes")
+        for name in ("prompt_tokens", "output_tokens", "concurrency", "turns", "repeats", "shared_prefixes")
         if getattr(load, name) < 1
     ]
     found += [
@@ -221,8 +228,13 @@ def _bad_arrivals(load: Load) -> list[str]:
     return found
 
 
-def _longest(mean: int, spread: Spread | None) -> int:
-    return mean if spread is None else spread.most or mean
+def _longest(mean: int, spread: Spread | None) -> int | None:
+    """Return the longest length that can be drawn; None if there is no bound."""
+    if spread is None:
+        return mean
+    longest = math.ceil(mean + spread.deviation) if spread.shape is Shape.UNIFORM else None
+    limits = [one for one in (longest, spread.most) if one is not None]
+    return max(spread.least, min(limits)) if limits else None
 
 
 def _bad_lengths(load: Load) -> list[str]:
@@ -239,11 +251,16 @@ def _bad_lengths(load: Load) -> list[str]:
         found.append(f"shared_prefix_tokens: {text}")
     if load.trace is not None and (load.turns > 1 or load.shared_prefix_tokens):
         found.append("trace: its requests are what they are: no turns and no shared prefix beside it")
+    if load.repeats > 1 and (load.open or load.turns > 1 or load.trace is not None):
+        found.append("repeats: only in a closed load, without turns or a trace")
     if load.context_tokens is not None:
-        longest = _longest(load.prompt_tokens, load.prompt_spread) + _longest(
-            load.output_tokens, load.output_spread
-        )
-        needed = load.turns * longest
+        longest = {
+            "prompt_spread": _longest(load.prompt_tokens, load.prompt_spread),
+            "output_spread": _longest(load.output_tokens, load.output_spread),
+        }
+        text = f"without `most` a request may exceed the model's context of {load.context_tokens} tokens"
+        found += [f"{name}: {text}" for name, most in longest.items() if most is None]
+        needed = load.turns * sum(most or 0 for most in longest.values())
         if needed > load.context_tokens:
             text = f"{needed} tokens of prompt and output exceed the model's context of {load.context_tokens}"
             found.append(f"context_tokens: {text}")

@@ -20,13 +20,26 @@ if TYPE_CHECKING:
     from rackgate.run import Run
     from rackgate.target import Target
 
-__all__ = ["asked_for", "follow", "lag_limit_ms", "offer_load", "offer_look", "record_look"]
+__all__ = ["follow", "lag_limit_ms", "loads_of", "offer_load", "offer_look", "record_look"]
 
 _END_LIMIT_S = 10.0
 _ATTEMPTS = 2
 _SHORT_S = 60.0
 _NEXT_ATTEMPT = 7_919
 """What the seed grows by, so that no prompt is one that the engines have in their caches."""
+
+
+def loads_of(run: Run, stage: str, first: str) -> tuple[str, ...]:
+    """Return the loads of a stage: its own one, then each that a row names and will be judged by."""
+    asked = [
+        check.slo.load
+        for check in run.ledger.planned.values()
+        if check.slo.stage == stage
+        and check.slo.load is not None
+        and not (check.declared_absent or check.not_assessed or check.undecidable)
+        and run.ledger.gated_by(check) is None
+    ]
+    return tuple(dict.fromkeys([first, *asked]))
 
 
 def offer_load(
@@ -199,17 +212,6 @@ def _decided(
         if check.slo.stage == stage and check.slo.load == load.name and run.ledger.gated_by(check) is None
     ]
     return not any(judge(check, run.measure(check, seen)).open for check in waiting)
-
-
-def asked_for(run: Run, stage: str, load: str) -> bool:
-    """Return whether a row that will be judged in this stage rests on the load."""
-    return any(
-        check.slo.stage == stage
-        and check.slo.load == load
-        and not (check.declared_absent or check.not_assessed)
-        and run.ledger.gated_by(check) is None
-        for check in run.ledger.planned.values()
-    )
 
 
 def lag_limit_ms(run: Run) -> float:

@@ -249,8 +249,9 @@ class Run:
         return self.judge(check, nothing)[1]
 
     def five_numbers(self, observation: Observation) -> None:
-        """Record the five numbers of a stage over everything that took part in it."""
-        for load in dict.fromkeys(offer.load for offer in observation.offers):
+        """Record the five numbers of a stage over everything that took part in it; an audit has none."""
+        loads = (offer.load for offer in observation.offers if offer.last.load.repeats == 1)
+        for load in dict.fromkeys(loads):
             for metric, statistic in FIVE_NUMBERS:
                 row = Slo(
                     id=f"{observation.stage}.{metric}",

@@ -313,7 +313,8 @@ def test_requests_through_one_gateway_are_shared_and_not_multiplied(
     wrong_row, rack, scope, load, nodes, engines, gives
 ):
     target = rack(nodes=nodes, engines=engines)
-    row = {**TTFT, "id": "cross_node.mine", "scope": scope, "load": load, "statistic": "p50"}
+    stage = "single_card" if load == "interactive" else "cross_node"
+    row = {**TTFT, "id": f"{stage}.mine", "scope": scope, "load": load, "statistic": "p50"}
     assert [] == wrong_row(target, looks=[400], min_count=gives, **row)
     (found,) = wrong_row(target, looks=[400], min_count=gives + 1, **row)
     assert f"min_count needs {gives + 1} requests to be decided" in found

@@ -30,7 +30,8 @@ def test_the_sites_file_lies_over_the_shipped_rows(shipped, tmp_path):
     agreed = shipped(path=site)
     assert 250.0 == agreed.slo("single_card.ttft_p50").bound
     assert (str(site), "contract 3") == (agreed.overrides[-1].file, agreed.overrides[-1].reason)
-    shipped_files = ("shipped defaults.toml", "shipped probes.toml", "shipped smoke.toml")
+    names = ("defaults", "workloads", "probes", "smoke")
+    shipped_files = tuple(f"shipped {name}.toml" for name in names)
     assert (*shipped_files, str(site)) == agreed.files
 
 

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from rackgate.config.acceptance_tables import LoadTable
+from rackgate.config.workloads import workloads
 from rackgate.engines.protocol import PROTOCOLS
 from rackgate.loadgen.trace import TRACE_FORMATS
-from rackgate.loadgen.workloads import WORKLOADS
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "loads.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    "names", [set(LoadTable.model_fields) - {"reason"}, PROTOCOLS, TRACE_FORMATS, WORKLOADS]
+    "names", [set(LoadTable.model_fields) - {"reason"}, PROTOCOLS, TRACE_FORMATS, workloads()]
 )
 def test_every_name_stands_on_the_page(names):
     assert [] == [name for name in names if f"`{name}`" not in TEXT]

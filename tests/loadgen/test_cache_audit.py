@@ -53,13 +53,50 @@ def engine(raw_server, *, caches):
 def test_a_cache_of_answers_is_found_out(raw_server, capsys, caches):
     url = engine(raw_server, caches=caches)
     shape = ["--requests", "8", "--concurrency", "1", "--output-tokens", "8"]
-    main(["load", url, "--model", "m", *shape, "--json", "--audit"])
-    audit = json.loads(capsys.readouterr().out)["caches"]
+    bounds = ["--slo-e2e-ms", "9000", "--no-selfcheck"]
+    status = main(["load", url, "--model", "m", *shape, *bounds, "--json", "--audit"])
+    said = json.loads(capsys.readouterr().out)
+    audit = said["caches"]
     assert (caches, None) == (audit["answers_cached"], audit["prefix_hit_share"])
+    ((what, bound),) = said["bounds"].items()
+    assert ("e2e_p99 <= 9000 ms", 1) == (what, status)
+    assert "UNKNOWN" == bound["verdict"]  # 8 requests cannot show a P99
+    assert caches == ("answers come from a cache" in bound["detail"])
+
+
+def test_cached_answers_are_no_success_even_without_a_bound(raw_server, capsys):
+    shape = [
+        "--model",
+        "m",
+        "--requests",
+        "4",
+        "--concurrency",
+        "1",
+        "--output-tokens",
+        "8",
+        "--no-selfcheck",
+    ]
+    for caches, expected in ((True, 1), (False, 0)):
+        assert expected == main(["load", engine(raw_server, caches=caches), *shape, "--audit"])
+        assert caches == ("ANSWERS ARE CACHED" in capsys.readouterr().out)
 
 
 def test_a_buffered_stream_says_nothing_about_answers(reply, capsys):
     url = reply(HEAD + b"".join(frame(f" w{token}") for token in range(8)) + END).url
-    main(["load", url, "--model", "m", "--requests", "4", "--output-tokens", "8", "--audit", "--json"])
+    main(
+        [
+            "load",
+            url,
+            "--model",
+            "m",
+            "--requests",
+            "4",
+            "--output-tokens",
+            "8",
+            "--audit",
+            "--json",
+            "--no-selfcheck",
+        ]
+    )
     audit = json.loads(capsys.readouterr().out)["caches"]
     assert (None, "a hop buffers the streams") == (audit["answers_cached"], audit["detail"])

@@ -18,7 +18,35 @@ from rackgate.loadgen.now import Now
 from rackgate.loadgen.progress import StreamTeller, progress_text, watch
 from rackgate.sample import Outcome, Sample
 
-FEW = ["--model", "m", "--requests", "24", "--output-tokens", "4", "--warmup", "1"]
+FEW = ["--model", "m", "--requests", "24", "--output-tokens", "4", "--warmup", "1", "--no-selfcheck"]
+
+
+END = b"0\r\n\r\n"
+
+
+def engine(raw_server, *, context=None):
+    """An engine that answers every prompt with one token, at once."""
+    frames = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer += b"%x\r\n%b\r\n%b" % (len(frames), frames, END)
+    models = json.dumps({"data": [{"id": "m", "max_model_len": context}]}).encode()
+    listed = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(models)
+    absent = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+
+    def handle(connection, number):
+        request = server.requests[number]
+        get = listed + models if request.startswith(b"GET /v1/models ") else absent
+        connection.sendall(get if request.startswith(b"GET") else answer)
+        return ""
+
+    server = raw_server(handle)
+    return server
+
+
+def prompts(requests):
+    """Return what the chat requests among some ask."""
+    bodies = (request.partition(b"\r\n\r\n")[2] for request in requests if request.startswith(b"POST"))
+    return [json.loads(body)["messages"][0]["content"] for body in bodies]
 
 
 def command(capsys, *arguments):
@@ -57,19 +85,100 @@ def test_json_holds_the_same(reference, capsys, tmp_path):
 
 
 def test_a_bound_that_is_broken_fails(reference, capsys):
-    status, out, _ = command(capsys, reference, *FEW, "--slo-ttft-ms", "0.001")
+    status, out, _ = command(capsys, reference, *FEW, "--slo-e2e-ms", "0.001")
     assert status == 1
-    assert "FAIL  ttft_p99 <= 0.001 ms" in out
+    assert "FAIL  e2e_p99 <= 0.001 ms" in out
 
 
-def test_the_knee_is_told_with_its_curve(reference, capsys):
+def test_the_load_generators_own_error_is_measured_with_as_many_streams(reference, capsys):
+    shape = ["--requests", "60", "--concurrency", "60", "--output-tokens", "2", "--seed", "7"]
+    _, out, _ = command(capsys, reference, "--model", "m", *shape, "--json")
+    said = json.loads(out)["instrument"]
+    assert 0 < said["error_p99_ms"] < 1000
+    count, _, at_once = said["error_detail"].partition(" requests to a reference server, ")
+    assert int(count) >= 300
+    assert int(at_once.split()[0]) >= 40
+
+
+def test_the_accepted_lateness_follows_the_bound(reference, capsys):
+    for bound, limit in (("200", 4.0), ("5", 1.0), ("5000", 10.0)):
+        _, out, _ = command(capsys, reference, *FEW, "--json", "--slo-ttft-ms", bound)
+        assert limit == json.loads(out)["instrument"]["limit_ms"]
+
+
+def test_no_call_repeats_the_prompts_of_another_unless_its_seed_is_given(raw_server, capsys):
+    server = engine(raw_server)
+
+    def asked(*more):
+        before = len(server.requests)
+        _, out, _ = command(capsys, server.url, *FEW, "--concurrency", "2", "--json", *more)
+        return prompts(server.requests[before:]), json.loads(out)["seed"]
+
+    first, seed = asked()
+    second, other = asked()
+    again, told = asked("--seed", str(seed))
+    assert 25 == len(first) == len(set(first))
+    assert not set(first) & set(second)
+    assert (sorted(first), seed) == (sorted(again), told)
+    assert other != seed
+
+
+def test_the_class_implies_its_protocol(raw_server, capsys):
+    body = b'{"data":[{"embedding":[0.5,0.25]}],"usage":{"prompt_tokens":9}}'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    server = raw_server(lambda connection, _number: connection.sendall(head + body) or "")
+    few = ["--model", "m", "--requests", "5", "--warmup", "0", "--no-selfcheck", "--json"]
+    _, out, _ = command(capsys, server.url, "--workload", "embedding", *few)
+    assert {"ok": 5} == json.loads(out)["counters"]["outcomes"]
+    posts = {request.split(b" ", 2)[1] for request in server.requests if request.startswith(b"POST")}
+    assert {b"/v1/embeddings"} == posts
+
+
+def test_steps_spreads_limits_and_headers_can_be_given(raw_server, capsys):
+    server = engine(raw_server)
     status, out, _ = command(
-        capsys, reference, "--model", "m", "--requests", "80", "--output-tokens", "1", "--rate", "100",
-        "--most-rate", "200", "--slo-ttft-ms", "5000", "--find-knee", "--json",
+        capsys, server.url, "--model", "m", "--phase", "0.5@20", "--phase", "0.5@20:60",
+        "--prompt-tokens", "30", "--prompt-spread", "uniform:10",
+        "--output-spread", "normal:2:1:6", "--output-tokens", "4", "--header", "X-Tenant=blue",
+        "--stall-limit", "7", "--no-selfcheck", "--json",
     )  # fmt: skip
-    knee = json.loads(out)
-    assert (0, "at_least", 200.0) == (status, knee["found"], knee["rate_per_s"])
-    assert [100.0, 200.0] == [probe["rate_per_s"] for probe in knee["probes"]]
+    said = json.loads(out)
+    assert (0, {"ok": 30}) == (status, said["counters"]["outcomes"])
+    assert (7.0, 30.0) == (said["load"]["limits"]["stall_s"], said["load"]["limits"]["first_token_s"])
+    assert {True} == {b"x-tenant: blue" in request.lower() for request in server.requests}
+    lengths = {len(prompt.split()) for prompt in prompts(server.requests)}
+    assert 20 <= min(lengths) < max(lengths) <= 40
+
+
+def test_what_a_trace_left_out_is_told(reference, capsys, tmp_path):
+    (tmp_path / "b.csv").write_text(
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+        "5,ChatGPT,9,2,11,A\n5.1,ChatGPT,9,0,9,A\n"
+    )
+    trace = ["--model", "m", "--trace", str(tmp_path / "b.csv"), "--no-selfcheck"]
+    assert "trace: 1 of 2 left out: failed requests" in command(capsys, reference, *trace)[1]
+
+
+def test_the_endpoints_own_context_is_kept(raw_server, capsys):
+    server = engine(raw_server, context=100)
+    few = ["--model", "m", "--requests", "3", "--warmup", "0", "--no-selfcheck"]
+    status, _, err = command(capsys, server.url, *few, "--prompt-tokens", "90", "--output-tokens", "20")
+    assert 4 == status
+    assert "110 tokens of prompt and output exceed the model's context of 100 (so says http" in err
+    status, _, err = command(
+        capsys,
+        server.url,
+        *few,
+        "--prompt-tokens",
+        "40",
+        "--output-tokens",
+        "4",
+        "--prompt-spread",
+        "normal:9",
+    )
+    assert (4, True) == (status, "without `most` a request may exceed" in err)
+    assert all(request.startswith(b"GET") for request in server.requests)
+    assert 0 == command(capsys, server.url, *few, "--prompt-tokens", "90", "--output-tokens", "10")[0]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +193,14 @@ def test_the_knee_is_told_with_its_curve(reference, capsys):
         (["--workload", "chat"], "no workload 'chat'; valid: assistant"),
         (["--protocol", "grpc"], "unknown protocol 'grpc'"),
         (["--api-key-env", "RACKGATE_NO_SUCH_KEY"], "RACKGATE_NO_SUCH_KEY is not set"),
-        (["--arrival", "gamma"], "gamma arrivals need --rate"),
+        (["--arrival", "gamma"], "gamma arrivals need --rate or --phase"),
+        (["--phase", "10x5"], "--phase: '10x5' is not SECONDS@RATE"),
+        (
+            ["--prompt-spread", "wide:5"],
+            "--prompt-spread: 'wide:5' is not uniform|normal|lognormal:DEVIATION",
+        ),
+        (["--stall-limit", "0"], "--stall-limit: 0 is not above 0"),
+        (["--rate", "0.1", "--duration", "2"], "0.1/s for 2 s are no request at all"),
         (["--find-knee"], "--find-knee needs --slo-ttft-ms"),
         (["--tokenizer", "absent.json"], "tokenizer absent.json"),
     ],

@@ -63,7 +63,7 @@ def test_repeated_prompts_are_seen_and_a_chat_template_is_not_held_against_the_e
         replace(LOAD, shared_prefix_tokens=20),
         replace(LOAD, turns=2),
         replace(LOAD, trace="t.jsonl"),
-        replace(LOAD, same_prompt=True),
+        replace(LOAD, repeats=2),
     ],
 )
 def test_a_load_that_shares_prompts_may_hit_caches(load):

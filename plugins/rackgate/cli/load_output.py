@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,13 +18,40 @@ if TYPE_CHECKING:
     from rackgate.measurement import Measurement
     from rackgate.metrics.summary import LoadNumbers
 
-__all__ = ["as_json", "as_text", "kept_bounds", "knee_json", "knee_text", "probe_line"]
+__all__ = ["Result", "as_json", "as_text", "knee_json", "knee_text", "probe_line"]
 
 Kept = dict[str, tuple[str, str]]
 
 
-def kept_bounds(load: Load, numbers: LoadNumbers, *, interrupted: bool) -> Kept:
-    """Return for each bound of one request whether its P99 keeps it: verdict and what was compared."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one call came to. `seed` given again repeats its requests."""
+
+    offered: OfferedLoad
+    numbers: LoadNumbers
+    seed: int
+    interrupted: bool = False
+    audit: CacheAudit | None = None
+
+    @property
+    def untrue(self) -> str:
+        """Why no latency of this call is the endpoint's; empty if they are."""
+        if self.audit is not None and self.audit.answers_cached:
+            return "answers come from a cache: they are not the engine's"
+        error_ms, limit_ms = self.numbers.error_p99_ms, self.numbers.lag_limit_ms
+        if error_ms is not None and error_ms > limit_ms:
+            return f"the load generator reports first tokens {error_ms:.1f} ms late (P99 of its own error)"
+        return ""
+
+    @property
+    def kept(self) -> Kept:
+        """For each bound of one request whether its P99 keeps it: verdict and what was compared."""
+        kept = _kept_bounds(self.offered.load, self.numbers)
+        why = "interrupted" if self.interrupted else self.untrue
+        return dict.fromkeys(kept, ("UNKNOWN", why)) if why else kept
+
+
+def _kept_bounds(load: Load, numbers: LoadNumbers) -> Kept:
     from rackgate.judge import judge
     from rackgate.slo import Check, Op, Scope, Slo
 
@@ -39,23 +66,15 @@ def kept_bounds(load: Load, numbers: LoadNumbers, *, interrupted: bool) -> Kept:
         )  # fmt: skip
         measured = numbers.value(f"{name}_ms", "p99")
         judged = judge(Check(slo=row, entity="rack"), measured)
-        verdict = "UNKNOWN" if interrupted else str(judged.verdict)
-        detail = "interrupted" if interrupted else judged.detail
-        kept[f"{name}_p99 {row.limit}"] = (verdict, detail)
+        kept[f"{name}_p99 {row.limit}"] = (str(judged.verdict), judged.detail)
     return kept
 
 
-def as_text(
-    offered: OfferedLoad,
-    numbers: LoadNumbers,
-    kept: Kept,
-    *,
-    interrupted: bool,
-    audit: CacheAudit | None = None,
-) -> str:
+def as_text(result: Result) -> str:
     """Return the numbers as a table."""
     from rackgate.loadgen.account import shared_read_share
 
+    offered, numbers = result.offered, result.numbers
     counters = offered.counters
     outcomes = ", ".join(f"{count} {name}" for name, count in counters.outcomes.items()) or "none"
     seconds = (offered.end_ns - offered.start_ns) / 1e9
@@ -63,7 +82,8 @@ def as_text(
         f"{offered.load.name}: {counters.scheduled} requests in {seconds:.1f} s: {outcomes}"
         + (f", {counters.dropped} dropped" if counters.dropped else ""),
     ]
-    if interrupted:
+    lines += [f"trace: {left_out}"] if (left_out := _left_out(offered.load)) else []
+    if result.interrupted:
         lines.append("interrupted: what was measured until then is kept, the rest is UNKNOWN")
     if offered.reason is not None:
         lines.append(f"UNKNOWN ({offered.reason}): {offered.detail}")
@@ -75,9 +95,30 @@ def as_text(
     shared = None if offered.samples is None else shared_read_share(offered.samples.measured)
     lines += [f"chunks that shared a read, and its arrival: {shared:.1%}"] if shared is not None else []
     lines += [f"load machine {_clock(clock)}" for clock in offered.clocks]
-    lines += [f"caches: {audit.text}"] if audit is not None else []
-    lines += [f"{verdict}  {what}{f'  ({why})' if why else ''}" for what, (verdict, why) in kept.items()]
+    lines += [f"caches: {_caches(result)}"]
+    lines += [f"the same requests again: --seed {result.seed}"]
+    lines += [f"UNKNOWN: {result.untrue}"] if result.untrue else []
+    kept = result.kept.items()
+    lines += [f"{verdict}  {what}{f'  ({why})' if why else ''}" for what, (verdict, why) in kept]
     return "\n".join(lines) + "\n"
+
+
+def _left_out(load: Load) -> str:
+    from rackgate.loadgen.trace import trace_of
+
+    trace = trace_of(load)
+    return trace.why if trace is not None else ""
+
+
+def _caches(result: Result) -> str:
+    if result.audit is not None:
+        return result.audit.text
+    counted = list(result.offered.prefix.values())
+    queries = sum(one.queries for one in counted)
+    if not queries:
+        return "the engine tells no prefix-cache counters; answers: not audited (--audit)"
+    share = sum(one.hits for one in counted) / queries
+    return f"prefix hits {share:.1%}; answers: not audited (--audit)"
 
 
 def _row(statistic: str, one: Measurement) -> str:
@@ -102,7 +143,10 @@ def _instrument(numbers: LoadNumbers) -> str:
     parts = [f"sent {lag:.2f} ms late (P99)" if lag is not None else "sent nothing"]
     if loop is not None:
         parts.append(f"its loop {loop:.1f} ms late (P99)")
-    return f"{', '.join(parts)}; {said} (accepted: {numbers.lag_limit_ms:g} ms)"
+    error = numbers.error_detail
+    if numbers.error_p99_ms is not None:
+        error = f"{numbers.error_p99_ms:.2f} ms (P99, {error})"
+    return f"{', '.join(parts)}; error of its TTFT {error}; {said} (accepted: {numbers.lag_limit_ms:g} ms)"
 
 
 def _clock(clock: MachineClock) -> str:
@@ -113,19 +157,14 @@ def _clock(clock: MachineClock) -> str:
     )
 
 
-def as_json(
-    offered: OfferedLoad,
-    numbers: LoadNumbers,
-    kept: Kept,
-    *,
-    interrupted: bool,
-    audit: CacheAudit | None = None,
-) -> str:
+def as_json(result: Result) -> str:
     """Return the same as one JSON object; infinite values are the strings `inf` and `-inf`."""
     from rackgate.loadgen.account import account_of
 
-    return json.dumps(
+    offered, numbers = result.offered, result.numbers
+    said = json.dumps(
         {
+            "seed": result.seed,
             "load": _plain(asdict(offered.load)),
             "counters": {
                 "scheduled": offered.counters.scheduled,
@@ -136,7 +175,7 @@ def as_json(
             },
             "duration_s": (offered.end_ns - offered.start_ns) / 1e9,
             "peak_in_flight": offered.peak_in_flight,
-            "interrupted": interrupted,
+            "interrupted": result.interrupted,
             "reason": offered.reason,
             "detail": offered.detail,
             "origin": str(offered.load.origin),
@@ -147,16 +186,24 @@ def as_json(
                 "loop_lag_p99_ms": numbers.loop_lag_p99_ms,
                 "limit_ms": numbers.lag_limit_ms,
                 "exact": numbers.exact,
+                "error_p99_ms": numbers.error_p99_ms,
+                "error_detail": numbers.error_detail,
                 "cpu_s": offered.cpu_s,
                 "workers": [asdict(cost) for cost in offered.workers],
                 "clocks": [asdict(clock) for clock in offered.clocks],
             },
             "reads": account_of(offered.samples),
-            "caches": None if audit is None else asdict(audit),
-            "bounds": {what: {"verdict": verdict, "detail": why} for what, (verdict, why) in kept.items()},
+            "trace_left_out": _left_out(offered.load),
+            "prefix_cache": {name: asdict(counted) for name, counted in offered.prefix.items()},
+            "caches": None if result.audit is None else asdict(result.audit),
+            "untrue": result.untrue,
+            "bounds": {
+                what: {"verdict": verdict, "detail": why} for what, (verdict, why) in result.kept.items()
+            },
         },
         indent=2,
     )
+    return said + "\n"
 
 
 def _measured(statistic: str, one: Measurement) -> Mapping[str, Any]:
@@ -182,7 +229,7 @@ def probe_line(probe: Probe) -> str:
     return f"{probe.rate_per_s:>9.4g}/s  {share:>6} good of {probe.attempted}  [{low}, {high}]  {said}{why}\n"
 
 
-def knee_text(knee: Knee, load: Load) -> str:
+def knee_text(knee: Knee, load: Load, seed: int) -> str:
     """Return what the search came to."""
     bounds = ", ".join(
         f"{name.upper()} <= {bound:g} ms"
@@ -192,14 +239,15 @@ def knee_text(knee: Knee, load: Load) -> str:
     rate = "none" if knee.rate_per_s is None else f"{knee.rate_per_s:.4g}/s"
     beyond = "" if knee.too_high_per_s is None else f", {knee.too_high_per_s:.4g}/s is too much"
     detail = f" ({knee.detail})" if knee.detail else ""
-    return f"{knee.found}: {rate} with {knee.share:.0%} inside {bounds}{beyond}{detail}\n"
+    found = f"{knee.found}: {rate} with {knee.share:.0%} inside {bounds}{beyond}{detail}"
+    return f"{found}\nthe same requests again: --seed {seed}\n"
 
 
-def knee_json(knee: Knee) -> str:
+def knee_json(knee: Knee, load: Load, seed: int) -> str:
     """Return the search and its curve as one JSON object."""
-    plain = _plain(asdict(knee))
+    plain = {"seed": seed, "load": _plain(asdict(load)), **_plain(asdict(knee))}
     plain["goodput_per_s"] = max(
         (probe.rate_per_s * (probe.share or 0.0) for probe in knee.probes if str(probe.verdict) == "PASS"),
         default=None,
     )
-    return json.dumps(plain, indent=2)
+    return json.dumps(plain, indent=2) + "\n"

@@ -71,7 +71,7 @@ def load_acceptance(
     shipped = files("rackgate.config").joinpath("acceptance")
     layers = [
         (f"shipped {name}", read_toml(Path(str(shipped.joinpath(name)))))
-        for name in ("defaults.toml", "probes.toml", f"{profile}.toml")
+        for name in ("defaults.toml", "workloads.toml", "probes.toml", f"{profile}.toml")
     ]
     if path is not None:
         layers.append((str(path), read_toml(path)))

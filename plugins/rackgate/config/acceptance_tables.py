@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rackgate.config.target_tables import ProtocolName
 from rackgate.load import Arrival, Limits, Load, Phase, Shape, Spread
 from rackgate.loadgen.trace import trace_of
 from rackgate.measurement import Layer
@@ -93,7 +94,8 @@ class LoadTable(_Table):
     trace: str | None = None
     trace_format: str = Field(default="auto", pattern="^(auto|mooncake|azure|burstgpt|sharegpt)$")
     trace_speed: _Positive = 1.0
-    same_prompt: bool = False
+    repeats: int = Field(default=1, ge=1)
+    protocol: ProtocolName | None = None
     context_tokens: int | None = Field(default=None, ge=1)
     tokenizer: str | None = None
     workers: int | None = Field(default=None, ge=1)

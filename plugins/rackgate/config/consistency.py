@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["contradicting", "impossible", "samples_available", "unknown_names"]
 
 _SIGNED = ("temperature_c",)
-_THROUGH_GATEWAY = ("calls", "mix", "fault")
-"""Loads that are offered where users come in: one stream of requests, shared by the engines behind."""
+_THROUGH_GATEWAY = ("cross_node", "soak", "fault_injection")
+"""Stages whose loads are offered where users come in: one stream, shared by the engines behind."""
+
+_ONE_LOAD = {"selfcheck": "reference", "fault_injection": "fault"}
+"""Stages that offer one load alone, whatever a row names."""
 
 
 def unknown_names(
@@ -61,6 +64,9 @@ def impossible(
         problems.append(f"{where}.bound: {row.bound:g} {row.unit} cannot be negative")
     if row.metric in metrics:
         problems += _never_computed(row, metrics[row.metric], where)
+    alone = _ONE_LOAD.get(row.stage)
+    if alone is not None and row.load not in (None, alone):
+        problems.append(f"{where}.load: '{row.load}', but stage {row.stage} offers '{alone}' alone")
     if row.load is not None and row.load in loads:
         problems += _undecidable(row, loads[row.load], where, target)
     return problems
@@ -97,11 +103,11 @@ def samples_available(row: Slo, load: Load, target: Target | None) -> int | None
     if row.stage == "selfcheck":
         return planned
     if target is None:
-        alone = row.scope in (Scope.CARD, Scope.ENGINE) and load.name not in _THROUGH_GATEWAY
+        alone = row.scope in (Scope.CARD, Scope.ENGINE) and row.stage not in _THROUGH_GATEWAY
         return planned if alone else None
     engines = [len(members_of(entity, target)) for entity in entities_of(row.scope, target)]
     least = min((count for count in engines if count), default=1)
-    if load.name in _THROUGH_GATEWAY and target.gateway is not None:
+    if row.stage in _THROUGH_GATEWAY and target.gateway is not None:
         return planned * least // max(1, len(target.engines))
     return planned * least
 

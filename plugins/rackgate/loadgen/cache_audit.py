@@ -1,21 +1,26 @@
-"""Whether caches answered in the engine's place: prefix-cache counters, and one prompt again and again."""
+"""Whether an engine's answers come from a cache: prompts that are sent twice, one right after the other.
+
+A prefix cache shortens the first token only. Tokens that then come faster, too, were not generated.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rackgate.load import Arrival, Load
+from rackgate.measurement import Reason
+from rackgate.sample import Outcome
 
 if TYPE_CHECKING:
     from rackgate.loadgen.offered import OfferedLoad
-    from rackgate.loadgen.prefix_cache import PrefixCounters
+    from rackgate.loadgen.table import SampleTable
 
-__all__ = ["CacheAudit", "compare", "loads_of"]
+__all__ = ["FASTER", "CacheAudit", "Repeats", "audit_load", "audit_of", "compare_repeats"]
 
-REQUESTS = 20
+PAIRS = 20
 FASTER = 1.5
 """Tokens that come so many times faster for a prompt that is known were not generated."""
 
@@ -23,11 +28,23 @@ _BURST_MS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """Median time per token of first answers / that of the repeats.
+
+    None, with `reason` and `detail`, where it is not known.
+    """
+
+    speed_up: float | None
+    pairs: int
+    detail: str = ""
+    reason: Reason = Reason.TOO_FEW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CacheAudit:
     """What caches did. `prefix_hit_share` is that of the load; None where the engine does not say.
 
-    `decode_speed_up` is the median time from first to last token with prompts of their own / with one
-    prompt repeated; `answers_cached` is None where it could not be measured.
+    `decode_speed_up` is that of repeated prompts; `answers_cached` is None where it could not be measured.
     """
 
     prefix_hit_share: float | None
@@ -46,37 +63,60 @@ class CacheAudit:
         return f"{prefix}; {said} (tokens of a repeated prompt {self.decode_speed_up:.2f} x as fast)"
 
 
-def loads_of(load: Load) -> tuple[Load, Load]:
-    """Return two short loads of the same lengths: prompts of their own, and one prompt repeated."""
-    alone = Load(
+def audit_load(load: Load) -> Load:
+    """Return a short load of the same lengths in which every prompt is sent twice."""
+    return Load(
         name=f"{load.name}-audit", prompt_tokens=load.prompt_tokens, output_tokens=max(8, load.output_tokens),
-        arrival=Arrival.CLOSED, concurrency=1, looks=(REQUESTS,), warmup_requests=1, limits=load.limits,
+        arrival=Arrival.CLOSED, concurrency=1, looks=(2 * PAIRS,), warmup_requests=1, limits=load.limits,
+        repeats=2, protocol=load.protocol,
     )  # fmt: skip
-    return alone, replace(alone, same_prompt=True)
 
 
-def compare(
-    before: PrefixCounters | None, after: PrefixCounters | None, alone: OfferedLoad, repeated: OfferedLoad
-) -> CacheAudit:
-    """Return what the counters and the two loads say together."""
-    meanwhile = after.since(before) if before is not None and after is not None else None
-    share = meanwhile.hits / meanwhile.queries if meanwhile is not None and meanwhile.queries else None
-    times = [_decode_ms(offered) for offered in (alone, repeated)]
-    if times[0] is None or times[1] is None or times[0] < _BURST_MS:
-        bursts = times[0] is not None and times[0] < _BURST_MS
-        why = "a hop buffers the streams" if bursts else "too few answers with tokens"
-        return CacheAudit(prefix_hit_share=share, decode_speed_up=None, answers_cached=None, detail=why)
-    speed_up = times[0] / max(times[1], 1e-6)
-    return CacheAudit(prefix_hit_share=share, decode_speed_up=speed_up, answers_cached=speed_up > FASTER)
+def audit_of(offered: OfferedLoad, audited: OfferedLoad) -> CacheAudit:
+    """Return what the counters of a load and its audit say together."""
+    counted = list(offered.prefix.values())
+    queries = sum(one.queries for one in counted)
+    share = sum(one.hits for one in counted) / queries if queries else None
+    found = compare_repeats(None if audited.samples is None else audited.samples.measured, repeats=2)
+    return CacheAudit(
+        prefix_hit_share=share,
+        decode_speed_up=found.speed_up,
+        answers_cached=None if found.speed_up is None else found.speed_up > FASTER,
+        detail=found.detail,
+    )
 
 
-def _decode_ms(offered: OfferedLoad) -> float | None:
-    """Return the median time from first to last token per token; the first request fills the caches."""
-    if offered.samples is None:
-        return None
-    table = offered.samples.measured
-    table = table.where(np.asarray(table.column("outcome"), dtype=str) == "ok")
+def compare_repeats(table: SampleTable | None, *, repeats: int) -> Repeats:
+    """Return how much faster the tokens of repeated prompts came, by the medians over all pairs."""
+    if table is None:
+        return Repeats(speed_up=None, pairs=0, detail="nothing was measured")
+    firsts, again = _pairs(table, repeats)
+    planned = len(table) // repeats
+    if not len(firsts) or len(firsts) <= planned / 2:
+        text = f"only {len(firsts)} of {planned} repeated prompts have two answers with tokens"
+        return Repeats(speed_up=None, pairs=len(firsts), detail=text)
+    first_ms, again_ms = float(np.median(firsts)), float(np.median(again))
+    if first_ms < _BURST_MS:
+        text, reason = "a hop buffers the streams", Reason.UNSUPPORTED
+        return Repeats(speed_up=None, pairs=len(firsts), detail=text, reason=reason)
+    text = f"per token {first_ms:.3g} ms, of repeated prompts {again_ms:.3g} ms"
+    return Repeats(speed_up=first_ms / max(again_ms, 1e-6), pairs=len(firsts), detail=text)
+
+
+def _pairs(table: SampleTable, repeats: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the time per token (ms) of each prompt's first answer, and of its last repeat."""
+    ids, ok = table.column("request_id").tolist(), table.labels("outcome").are((Outcome.OK,))
     tokens = np.asarray(table.column("output_tokens"), dtype=float)
     spans = np.asarray(table.column("last_token_ns") - table.column("first_token_ns"), dtype=float) / 1e6
-    known = (tokens > 1) & ~np.isnan(spans)
-    return float(np.median((spans[known] / (tokens[known] - 1))[1:])) if known.sum() > REQUESTS // 2 else None
+    usable = ok & (tokens > 1) & ~np.isnan(spans)
+    each = {}
+    for row in np.flatnonzero(usable).tolist():
+        lane, _, number = ids[row].rpartition("-r")
+        each[lane, int(number)] = spans[row] / (tokens[row] - 1)
+    both = [
+        (took, each[lane, number + repeats - 1])
+        for (lane, number), took in each.items()
+        if number % repeats == 0 and (lane, number + repeats - 1) in each
+    ]
+    firsts, again = zip(*both, strict=True) if both else ((), ())
+    return np.array(firsts), np.array(again)

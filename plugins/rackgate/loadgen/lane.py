@@ -48,7 +48,7 @@ class Lane:
     def request(self, kind: str, index: int) -> tuple[str, bytes]:
         """Return id and bytes of a request; the same plan gives the same bytes."""
         request_id = self.request_id(kind, index)
-        body = self._prompts.body(kind, 0 if self._plan.load.same_prompt else index)
+        body = self._prompts.body(kind, index // self._plan.load.repeats)
         return (
             request_id,
             b"%b\r\nX-Request-Id: %b\r\ntraceparent: %b\r\nContent-Length: %d\r\n\r\n%b"

@@ -109,7 +109,7 @@ def least_from_cache(counted: Iterable[PrefixCounters], load: Load, requests: in
     been found. None if nothing was counted, or if the load shares prompts by itself: then hits are meant.
     """
     told = list(counted)
-    shares = load.shared_prefix_tokens or load.turns > 1 or load.trace is not None or load.same_prompt
+    shares = load.shared_prefix_tokens or load.turns > 1 or load.trace is not None or load.repeats > 1
     own = float(load.prompt_tokens * requests)
     if not told or shares or not own:
         return None

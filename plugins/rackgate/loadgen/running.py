@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rackgate.sample import Sample
     from rackgate.target import LoadMachines
 
-__all__ = ["RunningLoad", "start_load"]
+__all__ = ["RunningLoad", "checked", "start_load"]
 
 _GRACE_S = 3.0
 _MOST_RECENT = 2000
@@ -61,10 +61,8 @@ def start_load(
     """
     if handicap not in HANDICAPS:
         raise ValueError(f"unknown handicap {handicap!r}")
-    problems = load.problems
-    if problems:
-        raise ValueError("\n".join(f"load {load.name!r}: {problem}" for problem in problems))
-    planned, span_s = _extent(load, requests)
+    trace = checked(load)
+    planned, span_s = _extent(load, trace, requests)
     if not endpoints:
         raise ValueError(f"load {load.name!r} has no endpoint to go to")
     samples_path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +72,7 @@ def start_load(
         workers = workers_for(load, len(endpoints), cores=relay.cores, each=machines.workers)
     plan = Plan(
         load=load,
-        endpoints=tuple(endpoints),
+        endpoints=tuple(replace(one, protocol=load.protocol or one.protocol) for one in endpoints),
         label=label,
         spool=str(samples_path.with_name(f"{samples_path.name}.jsonl")),
         seed=seed,
@@ -89,19 +87,26 @@ def start_load(
     return RunningLoad(plan, samples_path, relay)
 
 
-def _extent(load: Load, requests: int | None) -> tuple[int | None, float]:
+def checked(load: Load) -> Trace | None:
+    """Return the trace of a load, if it has one; raises `ValueError` with all that makes it impossible."""
+    problems = load.problems
+    if problems:
+        raise ValueError("\n".join(f"load {load.name!r}: {problem}" for problem in problems))
+    if load.tokenizer is not None:
+        words_of(load.tokenizer)
+    return trace_of(load)
+
+
+def _extent(load: Load, trace: Trace | None, requests: int | None) -> tuple[int | None, float]:
     """Return how many requests each endpoint gets, None if only time decides, and the span of their starts.
 
-    Raises `ValueError` if neither is said, or for a trace or a tokeniser that cannot be used.
+    Raises `ValueError` if neither is said.
     """
     planned = load.planned_requests or None
     if requests is not None:
         planned = min(requests, planned) if load.open and planned is not None else requests
     span_s = load.duration_s or sum((phase.duration_s for phase in load.phases), 0.0)
     span_s = span_s or max(load.arrivals_s, default=0.0) / load.trace_speed
-    if load.tokenizer is not None:
-        words_of(load.tokenizer)
-    trace = trace_of(load)
     if trace is not None:
         planned = _within(trace, load, planned)
         if load.arrival is Arrival.TRACE:

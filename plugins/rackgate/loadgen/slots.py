@@ -110,8 +110,8 @@ class Slot(_Chain):
         if self._prepared:
             return
         lane, plan = self._lane, self._offer.plan
-        first = (plan.worker + lane.taken * plan.workers) * plan.load.turns
-        until = first + plan.load.turns
+        first = (plan.worker + lane.taken * plan.workers) * plan.load.in_a_row
+        until = first + plan.load.in_a_row
         until = until if plan.requests is None else min(until, plan.requests)
         self._prepared.extend(lane.request("r", index) for index in range(first, until))
         lane.taken += 1

@@ -14,7 +14,7 @@ from rackgate.sample import FAILED, Outcome
 from rackgate.statistics.percentiles import nearest_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     import numpy.typing as npt
 
@@ -35,6 +35,7 @@ __all__ = [
     "lateness",
     "owners",
     "steady_windows",
+    "unlike_the_engine",
 ]
 
 
@@ -232,12 +233,22 @@ def clocks_apart(looks: tuple[OfferedLoad, ...], limit_ms: float) -> str:
     return next((text for look in looks for one in look.clocks if (text := one.trouble(limit_ms))), "")
 
 
+def unlike_the_engine(looks: tuple[OfferedLoad, ...], limit_ms: float) -> str:
+    """Say why latencies are not the engines': the load generator was late, or caches answered; else empty."""
+    called = {engine for look in looks for engine in look.prefix}
+    return lateness(looks, limit_ms) or _cached(looks, _joined(looks), called)
+
+
 def _from_cache(
     looks: tuple[OfferedLoad, ...], table: SampleTable, entity: str, observation: Observation
 ) -> str:
     """Say how much of unshared prompts the entity's engines took from their caches; empty if little."""
     mine = {engine for look in looks for engine in look.prefix}
     mine = mine - observation.excluded if entity == "rack" else mine & observation.members(entity)
+    return _cached(looks, table, mine)
+
+
+def _cached(looks: tuple[OfferedLoad, ...], table: SampleTable, mine: Collection[str]) -> str:
     counted = [look.prefix[engine] for look in looks for engine in mine if engine in look.prefix]
     load = looks[-1].load
     share = least_from_cache(counted, load, len(table))

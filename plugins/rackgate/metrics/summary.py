@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rackgate.metrics.metric import measure
 from rackgate.metrics.requests import lag_p99_ms
@@ -11,10 +11,11 @@ from rackgate.metrics.shipped import register_metrics
 from rackgate.observation import Observation, Offer
 from rackgate.registry import Registry
 from rackgate.slo import Op, Scope, Slo
+from rackgate.statistics.percentiles import nearest_rank
 from rackgate.target import EngineSpec, Target
 
 if TYPE_CHECKING:
-    from rackgate.loadgen import OfferedLoad
+    from rackgate.loadgen import InstrumentError, OfferedLoad
     from rackgate.measurement import Measurement
 
 __all__ = ["FIVE", "LoadNumbers", "numbers_of"]
@@ -38,18 +39,24 @@ _MORE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadNumbers:
-    """The five numbers, all other ones as (statistic, measurement), and the instrument's own error."""
+    """The five numbers, all other ones as (statistic, measurement), and the instrument's own error.
+
+    `error_p99_ms` is the P99 of |reported - true| TTFT against the reference server; None, with
+    `error_detail`, where it was not measured.
+    """
 
     five: tuple[tuple[str, Measurement], ...]
     more: tuple[tuple[str, Measurement], ...]
     schedule_lag_p99_ms: float | None
     loop_lag_p99_ms: float | None
     lag_limit_ms: float
+    error_p99_ms: float | None = None
+    error_detail: str = "not measured"
 
     @property
     def exact(self) -> bool:
         """True if the instrument was on time, so that the latencies are the endpoint's."""
-        lags = (self.schedule_lag_p99_ms, self.loop_lag_p99_ms)
+        lags = (self.schedule_lag_p99_ms, self.loop_lag_p99_ms, self.error_p99_ms)
         return all(lag is None or lag <= self.lag_limit_ms for lag in lags)
 
     def value(self, metric: str, statistic: str = "value") -> Measurement:
@@ -58,8 +65,13 @@ class LoadNumbers:
         return found[metric, statistic]
 
 
-def numbers_of(*offered: OfferedLoad, lag_limit_ms: float = 10.0) -> LoadNumbers:
-    """Return the numbers of all looks of one load, at the entity `rack`: everything that was called."""
+def numbers_of(
+    *offered: OfferedLoad, lag_limit_ms: float = 10.0, instrument: InstrumentError | None = None
+) -> LoadNumbers:
+    """Return the numbers of all looks of one load, at the entity `rack`: everything that was called.
+
+    `instrument` is the load generator's own error at such a load.
+    """
     registry = Registry()
     register_metrics(registry.add_metric)
     metrics = registry.metrics
@@ -87,4 +99,16 @@ def numbers_of(*offered: OfferedLoad, lag_limit_ms: float = 10.0) -> LoadNumbers
         schedule_lag_p99_ms=lag_p99_ms(offered),
         loop_lag_p99_ms=max((look.loop_lag_p99_ms or 0.0 for look in offered), default=None),
         lag_limit_ms=lag_limit_ms,
+        **_error(instrument),
     )
+
+
+def _error(instrument: InstrumentError | None) -> dict[str, Any]:
+    if instrument is None:
+        return {}
+    error_ms = nearest_rank(abs(instrument.errors_ms), 0.99) if instrument.count else None
+    reference = instrument.offered
+    if error_ms is None or reference is None:
+        return {"error_detail": f"not measured: {instrument.detail}"}
+    text = f"{instrument.count} requests to a reference server, {reference.peak_in_flight} at once"
+    return {"error_p99_ms": error_ms, "error_detail": text}

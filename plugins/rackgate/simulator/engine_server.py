@@ -48,6 +48,7 @@ class EngineServer:
         self.loop = loop
         self.metrics = EngineMetrics(model=self.model)
         self._numbers = itertools.count(1)
+        self._answered: set[str] = set()
 
     def handle(self, exchange: Exchange) -> None:
         """Answer one request, now or token by token."""
@@ -64,6 +65,14 @@ class EngineServer:
             exchange.respond(200, self._metrics(), content_type=_METRICS)
         else:
             exchange.respond(404, json_bytes({"detail": "Not Found"}))
+
+    def knows(self, prompt: str) -> bool:
+        """Return whether an answer to this prompt is in the cache of answers, and keep it there."""
+        if not self.knobs.answers_cached:
+            return False
+        known = prompt in self._answered
+        self._answered.add(prompt)
+        return known
 
     def headers(self, exchange: Exchange) -> dict[str, str]:
         """Return the headers of every answer to this request."""
@@ -191,10 +200,18 @@ class _Generation:
     def begin(self) -> None:
         """Hand the sequence to the scheduler, unless its client has gone."""
         if not self._exchange.finished:
+            if self._server.knows(self._request.prompt):
+                self._replay()
+                return
             self._submitted = True
             self._server.metrics.prompt_tokens += self.prompt_tokens
             self._server.metrics.cached_tokens += self._cached
             self._server.scheduler.submit(self)
+
+    def _replay(self) -> None:
+        """Give the answer from the cache, a token every millisecond."""
+        if not self.produce():
+            self._server.loop.call_later(0.001, self._replay)
 
     def abandon(self) -> None:
         """The client has gone: free the sequence's place."""

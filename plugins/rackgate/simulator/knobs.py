@@ -61,6 +61,7 @@ class CardKnobs:
     empty_output: bool = False
     api_defects: tuple[str, ...] = ()
     burst: bool = False
+    answers_cached: bool = False
 
     # What a kill and a restart do.
     kill_hits_decoy: bool = False

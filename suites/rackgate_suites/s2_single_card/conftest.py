@@ -1,4 +1,4 @@
-"""Offers one load to each engine by itself, all of them side by side."""
+"""Offers each load to each engine by itself, all engines side by side."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 def observation(
     rack_run: Run, rack_engines: Site, rack_telemetry: Sampler, rack_offer: OfferLoad
 ) -> Observation:
-    """Offer the interactive load to every engine that is not quarantined, and stress if a row asks for it."""
+    """Offer the interactive load, then the others that rows name, to every engine that is not quarantined."""
     from rackgate.observing import observe
-    from rackgate.offering import asked_for
+    from rackgate.offering import loads_of
 
     engines = rack_engines.qualified(rack_run, "single_card")
     endpoints = [rack_engines.endpoint(engine) for engine in engines]
-    loads = ["interactive"] + ["stress"] * asked_for(rack_run, "single_card", "stress")
-    offers = [rack_offer(load, endpoints, stage="single_card") for load in loads if endpoints]
+    loads = loads_of(rack_run, "single_card", "interactive") if endpoints else ()
+    offers = [rack_offer(load, endpoints, stage="single_card") for load in loads]
     return observe(rack_run, rack_engines, "single_card", offers, rack_telemetry)

@@ -20,9 +20,11 @@ def observation(
 ) -> Observation:
     """One pair after the other within a node, the nodes side by side."""
     from rackgate.observing import observe, pair_rounds
+    from rackgate.offering import loads_of
 
     offers = [
-        rack_offer("scaling", endpoints, stage="two_card", label=label)
+        rack_offer(load, endpoints, stage="two_card", label=label)
+        for load in loads_of(rack_run, "two_card", "scaling")
         for label, endpoints in pair_rounds(rack_run, rack_engines)
     ]
     return observe(rack_run, rack_engines, "two_card", offers, rack_telemetry)

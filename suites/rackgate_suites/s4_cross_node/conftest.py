@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 def observation(
     rack_run: Run, rack_engines: Site, rack_telemetry: Sampler, rack_offer: OfferLoad
 ) -> Observation:
-    """Offer one-token calls through the gateway."""
+    """Offer one-token calls through the gateway, then the other loads that rows name."""
     from rackgate.observing import observe
+    from rackgate.offering import loads_of
 
     endpoints = rack_engines.front(rack_run, "cross_node")
-    offers = [rack_offer("calls", endpoints, stage="cross_node")] if endpoints else []
+    loads = loads_of(rack_run, "cross_node", "calls") if endpoints else ()
+    offers = [rack_offer(load, endpoints, stage="cross_node") for load in loads]
     return observe(rack_run, rack_engines, "cross_node", offers, rack_telemetry)

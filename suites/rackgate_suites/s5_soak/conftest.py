@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 def observation(
     rack_run: Run, rack_engines: Site, rack_telemetry: Sampler, rack_offer: OfferLoad
 ) -> Observation:
-    """Offer the mix to where users come in."""
+    """Offer the mix to where users come in, then the other loads that rows name."""
     from rackgate.observing import observe
+    from rackgate.offering import loads_of
 
     endpoints = rack_engines.front(rack_run, "soak")
-    offers = [rack_offer("mix", endpoints, stage="soak")] if endpoints else []
+    loads = loads_of(rack_run, "soak", "mix") if endpoints else ()
+    offers = [rack_offer(load, endpoints, stage="soak") for load in loads]
     return observe(rack_run, rack_engines, "soak", offers, rack_telemetry)
