@@ -21,6 +21,7 @@ __all__ = [
     "GatewayTable",
     "LoadMachinesTable",
     "NodeTable",
+    "ProtocolName",
     "RedfishTable",
     "TargetFile",
     "http_url",
