@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rackgate.economy import record_classes
 from rackgate.endurance import proven_endurance
 from rackgate.message import headline, number, scope_text
 from rackgate.slo import STAGES
@@ -70,6 +71,7 @@ class Conclusion:
         try:
             yield
         finally:
+            record_classes(self._run)
             self._run.close(**self._end)
             self._write_views(session)
             self._restore_handler()

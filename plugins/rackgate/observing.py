@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from rackgate.economy import record_economy
 from rackgate.fault import FaultTimeline
 from rackgate.observation import Observation, Offer
 from rackgate.offering import follow, lag_limit_ms, offer_look
@@ -68,6 +69,7 @@ def observe(
         text = f"{fault.kind} on {fault.entity}: {fault.detail}"
         run.record("event", event="fault_timeline", stage=stage, text=text, timeline=asdict(fault))
     run.five_numbers(seen)
+    record_economy(run, seen)
     return seen
 
 

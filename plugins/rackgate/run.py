@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from rackgate.economy import Economies
 from rackgate.entries import check_entry, redacted, target_entry, verdict_entry
 from rackgate.judge import Judgement, judge
 from rackgate.loadgen.progress import Silent, Teller
@@ -94,6 +95,7 @@ class Run:
         self.notes: list[str] = []
         self.held: dict[str, str] = {}
         self.offered_s: dict[str, float] = {}
+        self.economies = Economies()
         self.faults: tuple[FaultTimeline, ...] = ()
         self.on_progress: Callable[[str], None] = _say_nothing
         self.teller: Teller = Silent()

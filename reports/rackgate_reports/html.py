@@ -12,6 +12,7 @@ from rackgate_reports.badges import SPRITE
 from rackgate_reports.charts import COLOURS
 from rackgate_reports.checks import CheckRow, check_rows
 from rackgate_reports.distribution import distribution_panel
+from rackgate_reports.economy import economy_of, economy_table
 from rackgate_reports.facts import facts_section
 from rackgate_reports.formatting import escape, plural
 from rackgate_reports.latency import Latencies, joined, read_latencies
@@ -57,6 +58,7 @@ def render_html(run: RunEvidence) -> str:
             _section("troubles", "What failed and what to do", "", troubles_section(run, troubles, headline)),
             quarantine,
             _section("numbers", "Five numbers", _NUMBERS, five_numbers_table(numbers_of(run)) + _proven(run)),
+            _section("economy", "Energy and cost", _ECONOMY, economy_table(run, economy_of(run))),
             _section("latency", "Latency by percentile", _LATENCY, _panels(run, loads, rows, colours)),
             _section("timeline", "Timeline", _TIMELINE, f'<figure class="time">{timeline}</figure>'),
             _section("checks", "Every check", intro, checks_table(rows)),
@@ -71,6 +73,10 @@ def render_html(run: RunEvidence) -> str:
 
 
 _NUMBERS = "For the rack as a whole, per stage and load. Failed requests count as infinite in P99."
+_ECONOMY = (
+    "Of every load whose power was measured, and of each class of work over all its loads. The cards by "
+    "their own power, whole nodes by their chassis; definitions stand at the end."
+)
 _LATENCY = (
     "Time to first token, at each percentile of all requests. Every further nine takes equal room, so that "
     "the tail is not hidden. The curve must stay under the marked limits; failed requests stand at infinity."
@@ -98,6 +104,7 @@ def _navigation(quarantine: bool) -> str:  # noqa: FBT001 (the one thing that va
         "troubles",
         "quarantine",
         "numbers",
+        "economy",
         "latency",
         "timeline",
         "checks",
@@ -109,6 +116,7 @@ def _navigation(quarantine: bool) -> str:  # noqa: FBT001 (the one thing that va
         "Failures",
         "Quarantine",
         "Five numbers",
+        "Energy",
         "Latency",
         "Timeline",
         "Checks",

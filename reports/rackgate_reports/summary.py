@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rackgate_reports.advice import next_step
 from rackgate_reports.chain import LAYERS, beside_of, links_of
 from rackgate_reports.checks import STATUSES, check_rows
+from rackgate_reports.economy import COLUMNS, currency_of, economy_of, said_of
 from rackgate_reports.evidence import number_of
 from rackgate_reports.formatting import (
     amount,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rackgate_reports.checks import CheckRow
+    from rackgate_reports.economy import EconomyRow
     from rackgate_reports.evidence import RunEvidence
     from rackgate_reports.story import Headline, NumbersRow, StageSummary, Trouble
 
@@ -58,6 +60,7 @@ def render_summary(run: RunEvidence) -> str:
         _head(run, headline, rows),
         _stages(stages_of(run, rows)),
         _numbers(numbers_of(run)),
+        _economy(run),
         _proven(run),
         _quarantine(run),
     ]
@@ -121,6 +124,34 @@ def _numbers(rows: Sequence[NumbersRow]) -> str:
         cells = " | ".join(_number(row, metric) for metric, _, _ in FIVE_NUMBERS)
         lines.append(f"| {_safe(stage_name(row.stage), 60)}, {_safe(row.load, 60)} | {cells} |")
     return "\n".join(lines) + "\n"
+
+
+def _economy(run: RunEvidence) -> str:
+    """Return energy and cost by load and by class of work, with the definitions of what has a value."""
+    rows = economy_of(run)
+    if not rows:
+        return ""
+    currency = currency_of(run)
+    titles = " | ".join(title for _, title in COLUMNS)
+    lines = [
+        "## Energy and cost",
+        "",
+        f"| Load | Class | {titles} |",
+        "| --- | --- |" + " ---: |" * len(COLUMNS),
+    ]
+    for row in rows[:40]:
+        cells = " | ".join(_taken(row, metric, currency) for metric, _ in COLUMNS)
+        lines.append(f"| {_safe(row.name, 120)} | {_safe(row.workload, 40)} | {cells} |")
+    known = {
+        name: record for row in rows for name, record in row.values.items() if record.get("value") is not None
+    }
+    lines += ["", *(f"* {_code(name)}: {_safe(record.get('definition'))}" for name, record in known.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _taken(row: EconomyRow, metric: str, currency: str) -> str:
+    said, rests_on = said_of(row, metric, currency)
+    return _safe(f"{said} ({rests_on})" if rests_on else said, 100)
 
 
 def _number(row: NumbersRow, metric: str) -> str:

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rackgate.economy import Economies
 from rackgate.load import Load, Origin
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
-from rackgate.measurement import Reason
-from rackgate.metrics import cost, rates
+from rackgate.measurement import Measurement, Reason
+from rackgate.metrics import cost, hardware, rack_energy, rates
 from rackgate.observation import Observation, Offer
 from rackgate.sample import Outcome, Sample
 from rackgate.slo import Op, Scope, Slo
@@ -47,19 +48,21 @@ def sample(number, *, wait_ms=50, outcome=Outcome.OK):
     )
 
 
-class Power:
-    """Telemetry of one card that draws 500 W all the time."""
+MOMENTS = np.arange(-2, 40) * SECOND // 2
 
-    def __init__(self, watts=500.0):
-        self._watts = watts
+
+class Power:
+    """Telemetry by field, at every half second; by default one card draws 500 W all the time."""
+
+    def __init__(self, **fields):
+        self._fields = fields or {"power_w": np.full(len(MOMENTS), 500.0)}
 
     def series(self, _entity, field):
         from rackgate.telemetry.table import Series
 
-        moments = np.arange(-2, 40) * SECOND // 2
-        if field != "power_w" or self._watts is None:
+        if field not in self._fields:
             return Series(t_ns=np.zeros(0, dtype=np.int64), values=np.zeros(0), reasons=())
-        return Series(t_ns=moments, values=np.full(len(moments), self._watts), reasons=())
+        return Series(t_ns=MOMENTS, values=self._fields[field], reasons=())
 
 
 def observed(samples, *, target=TARGET, telemetry=None, load=LOAD):
@@ -114,6 +117,63 @@ def test_a_thousand_requests_cost_ten_tokens_each():
 def test_energy_per_request_is_power_over_rate():
     found = measure(cost.energy_per_request_j, "J", observed(TEN, telemetry=Power()))
     assert found.value == pytest.approx(500.0)
+
+
+RAMP = np.arange(-1.0, 20.0, 0.5) * 100  # W at t: 100 x t in seconds; the load lasts from 0 to 10.5 s
+
+
+@pytest.mark.parametrize(
+    ("fields", "watts", "source"),
+    [
+        ({"power_w": RAMP}, 525.0, "time-weighted mean of samples"),
+        ({"power_w": RAMP, "energy_j": RAMP * 4}, 400.0, "from the energy counter"),
+        ({"power_w": np.where(MOMENTS < 5 * SECOND, 200.0, 600.0)}, (200 * 4.75 + 600 * 5.75) / 10.5, ""),
+    ],
+)
+def test_the_energy_of_a_token_is_the_energy_of_a_known_series_over_its_tokens(fields, watts, source):
+    """Ten tokens a second came in the steady window."""
+    observation = observed(TEN, telemetry=Power(**fields))
+    power = measure(hardware.power_w, "W", observation)
+    assert power.value == pytest.approx(watts)
+    assert source in power.detail
+    found = measure(hardware.energy_per_output_token_j, "J/tok", observation)
+    assert found.value == pytest.approx(watts / 10)
+    assert (11, "J/tok") == (found.count, found.unit)
+
+
+def test_the_energy_of_nodes_is_told_apart_from_that_of_their_cards():
+    telemetry = Power(power_w=np.full(len(MOMENTS), 500.0), chassis_power_w=RAMP)
+    observation = observed(TEN, telemetry=telemetry)
+    cards = measure(hardware.energy_per_output_token_j, "J/tok", observation, "rack")
+    nodes = measure(rack_energy.rack_energy_per_output_token_j, "J/tok", observation, "rack")
+    assert (cards.value, nodes.value) == pytest.approx((50.0, 52.5))
+    assert ("exporter", "redfish") == (cards.source, nodes.source)
+
+
+def test_without_a_controller_the_energy_of_a_node_is_not_known():
+    found = measure(
+        rack_energy.rack_energy_per_output_token_j, "J/tok", observed(TEN, telemetry=Power()), "rack"
+    )
+    assert (None, Reason.STALE) == (found.value, found.reason)
+    found = measure(hardware.energy_per_output_token_j, "J/tok", observed(TEN))
+    assert (None, Reason.NOT_CONFIGURED) == (found.value, found.reason)
+
+
+def test_a_class_of_work_took_what_all_its_loads_took_over_all_their_work():
+    def taken(value, count):
+        return Measurement(
+            metric="energy_per_output_token_j", entity="rack", value=value, unit="J/tok", count=count
+        )
+
+    economies = Economies()
+    economies.add("assistant", "s2/a", taken(2.0, 10), 100.0)
+    economies.add("assistant", "s3/b", taken(4.0, 30), 300.0)
+    economies.add("batch", "s5/c", taken(9.0, 5), 10.0)
+    found = dict(economies.classes())
+    assert {"assistant": (3.5, 40), "batch": (9.0, 5)} == {
+        workload: (measured.value, measured.count) for workload, measured in found.items()
+    }
+    assert "class assistant: s2/a, s3/b" == found["assistant"].detail
 
 
 def test_without_a_price_of_energy_no_power_is_needed():

@@ -38,6 +38,29 @@ def test_a_slow_card_is_quarantined_and_the_other_pair_is_still_tested(suites):
     assert "quarantined: node1/gpu1, by single_card." in outcome.text
 
 
+def test_energy_and_cost_stand_in_records_and_reports_by_load_and_by_class(suites):
+    outcome = suites("--rack-target", "sim:1x1", "--rack-stage", "single_card")
+    measured = [record for record in outcome.of("measurement") if record.get("economy")]
+    loads = {record["load"]: record["workload"] for record in outcome.of("load")}
+    by_load = {}
+    for record in measured:
+        assert (record["unit"] != "", record["definition"] != "") == (True, True)
+        by_load.setdefault((record["load"], record["workload"]), {})[record["metric"]] = record
+    assert {*loads.items(), *(("", workload) for workload in loads.values())} == set(by_load)
+    for metrics in by_load.values():
+        cards, nodes = (metrics[f"{part}energy_per_output_token_j"] for part in ("", "rack_"))
+        assert 0 < cards["value"] < nodes["value"]
+        assert ("exporter", "redfish") == (cards["source"], nodes["source"])
+        assert 0 < metrics["cost_per_1000_requests"]["value"]
+        assert all(one["count"] > 0 for one in metrics.values())
+    views = outcome.folder / "views" / "default"
+    html, summary = ((views / name).read_text() for name in ("report.html", "summary.md"))
+    assert "Energy per token, cards" in html
+    assert "## Energy and cost" in summary
+    for text in ("all loads of the class", "exporter", "redfish", "USD"):
+        assert (text in html, text in summary) == (True, True)
+
+
 def test_an_instrument_that_stalls_gates_the_rack(suites):
     outcome = suites("--rack-scenario", "slow_instrument", "--rack-stage", "selfcheck,preflight")
     assert 1 == outcome.exit_code

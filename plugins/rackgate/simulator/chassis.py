@@ -9,6 +9,10 @@ if TYPE_CHECKING:
 
 __all__ = ["chassis_resource"]
 
+_HOST_W = 400.0
+_LOSSES = 1.15
+"""What a host draws by itself, and what supplies and fans add to a card's power."""
+
 _ROOT = "/redfish/v1"
 _TRAY = f"{_ROOT}/Chassis/Tray"
 _LEAKS = f"{_TRAY}/ThermalSubsystem/LeakDetection/LeakDetectors"
@@ -23,8 +27,8 @@ def _collection(*paths: str) -> dict[str, Any]:
     return {"Members": [_link(path) for path in paths], "Members@odata.count": len(paths)}
 
 
-def chassis_resource(path: str, knobs: NodeKnobs) -> dict[str, Any] | None:
-    """Return one resource, None if there is none of that path."""
+def chassis_resource(path: str, knobs: NodeKnobs, cards_w: float = 0.0) -> dict[str, Any] | None:
+    """Return one resource, None if there is none of that path; `cards_w` is what the node's cards draw."""
     state = "Disabled" if knobs.leak == "disabled" else "Enabled"
     wet = "Critical" if knobs.leak == "wet" else "OK"
     tree: dict[str, dict[str, Any]] = {
@@ -33,8 +37,10 @@ def chassis_resource(path: str, knobs: NodeKnobs) -> dict[str, Any] | None:
             "Id": "Tray",
             "ThermalSubsystem": _link(f"{_TRAY}/ThermalSubsystem"),
             "PowerSubsystem": _link(f"{_TRAY}/PowerSubsystem"),
+            "EnvironmentMetrics": _link(f"{_TRAY}/EnvironmentMetrics"),
             "Sensors": _link(f"{_TRAY}/Sensors"),
         },
+        f"{_TRAY}/EnvironmentMetrics": {"PowerWatts": {"Reading": round(_HOST_W + _LOSSES * cards_w, 1)}},
         f"{_TRAY}/Sensors": _collection(f"{_TRAY}/Sensors/Inlet"),
         f"{_TRAY}/Sensors/Inlet": {
             "Name": "Inlet",

@@ -228,7 +228,9 @@ class _Node:
         exchange.respond(404, json_bytes({"detail": "Not Found"}))
 
     def _chassis(self, exchange: Exchange) -> None:
-        resource = chassis_resource(exchange.path, self.knobs)
+        resource = chassis_resource(
+            exchange.path, self.knobs, sum(sensors.power_w for sensors in self.sensors)
+        )
         if not self.knobs.controller_answers:
             exchange.respond(503, b"")
         elif exchange.method == "GET" and resource is not None:
