@@ -42,7 +42,7 @@ class Caller:
     ) -> tuple[OfferedLoad, bool]:
         """Return what was measured, with the engine's prefix-cache counters, and whether Ctrl-C ended it."""
         from rackgate.loadgen import start_load
-        from rackgate.loadgen.prefix_cache import MetricsPage, counters_meanwhile, read_counters
+        from rackgate.loadgen.prefix_cache import MetricsPage, counters_meanwhile, read_pages
         from rackgate.loadgen.progress import StreamTeller, watch
 
         goes = self.endpoint
@@ -50,7 +50,7 @@ class Caller:
         pages = {goes.entity: page}
         path = samples or self.folder / f"{label}.{look}.parquet"
         interrupted = False
-        before = read_counters(pages)
+        before = read_pages(pages)
         with start_load(
             load, [goes], label=label, samples_path=path, seed=self.seed, look=look,
             requests=requests, warmup=look == 0, machines=self.machines,
@@ -62,7 +62,7 @@ class Caller:
                 interrupted = True
                 running.cancel()
                 offered = running.finish(load.limits.connect_s + _END_LIMIT_S)
-        return replace(offered, prefix=counters_meanwhile(before, read_counters(pages))), interrupted
+        return replace(offered, prefix=counters_meanwhile(before, read_pages(pages))), interrupted
 
     def instrument(self, load: Load) -> InstrumentError:
         """Return the error of the load generator, measured with as many streams as a load has at once."""

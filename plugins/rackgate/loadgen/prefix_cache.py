@@ -22,7 +22,6 @@ __all__ = [
     "counters_of",
     "engine_page",
     "least_from_cache",
-    "prefix_counters",
     "read_pages",
 ]
 
@@ -68,11 +67,6 @@ def engine_page(page: MetricsPage) -> EnginePage | None:
         return parse_engine_page(answer.text) if answer.status_code == 200 else None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return None
-
-
-def prefix_counters(page: MetricsPage) -> PrefixCounters | None:
-    """Return the counters of one engine, None if its page has none that we know."""
-    return counters_of(engine_page(page))
 
 
 def counters_of(page: EnginePage | None) -> PrefixCounters | None:
