@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rackgate.target import EngineSpec
 
 __all__ = [
+    "CardKeeping",
     "CardRemovable",
     "Engine",
     "HeldBack",
@@ -71,6 +72,14 @@ class CardRemovable(Protocol):
 
         Raises `ValueError`, before anything is done, for a card that is not the engine's.
         """
+
+
+@runtime_checkable
+class CardKeeping(Protocol):
+    """An engine that can be asked whether it still has its cards."""
+
+    def cards_lost(self) -> str:
+        """Return what became of them, "" if it has them or nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from rackgate.judge import judge
 from rackgate.measurement import Reason
 from rackgate.metrics.requests import lateness
 from rackgate.observation import Observation, Offer
+from rackgate.target import GATEWAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,8 +93,22 @@ def offer_look(
         text = f"{stage}: load {load.name}, look {look + 1} is void and offered again: {late}"
         run.event("void_look", text)
         run.on_progress(text)
+    offered = _with_cards(run, offered)
     record_look(run, stage, offered, number=look)
     return offered
+
+
+def _with_cards(run: Run, offered: OfferedLoad) -> OfferedLoad:
+    """Return a look as it is, or without value where an engine that it reached lost its cards meanwhile."""
+    lost = run.cards_lost()
+    reached = (
+        lost if GATEWAY in offered.engines else {one: lost[one] for one in offered.engines if one in lost}
+    )
+    if not reached:
+        return offered
+    text = "; ".join(f"{entity}: {what}" for entity, what in reached.items())
+    run.event("cards_lost", text)
+    return replace(offered, reason=Reason.DIED, detail=f"it is invalid: an engine lost its cards: {text}")
 
 
 def _offer_once(

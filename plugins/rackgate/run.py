@@ -94,6 +94,7 @@ class Run:
         self.measured: dict[str, str] = {}
         self.notes: list[str] = []
         self.held: dict[str, str] = {}
+        self.cards_lost: Callable[[], dict[str, str]] = dict
         self.offered_s: dict[str, float] = {}
         self.economies = Economies()
         self.faults: tuple[FaultTimeline, ...] = ()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from rackgate.engine import Engine, HeldBack, LaunchFailed
+from rackgate.engine import CardKeeping, Engine, HeldBack, LaunchFailed
 from rackgate.gateway import gateway_spec, unreachable, with_engines_behind
 from rackgate.measurement import Measurement
 from rackgate.target import GATEWAY
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from rackgate.target import EngineSpec, Gateway, NodeAccess, Target
 
 __all__ = ["Site", "open_site"]
+
+_WIDTH = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +118,7 @@ def open_site(run: Run, *, scenario: str, seed: int) -> Iterator[Site]:
                 _record_cold_start(run, engines[spec.entity])
         gateway = _launch_gateway(run, stack, engines, failures)
         here = replace(run.target, engines=_with_addresses(run.target, engines), gateway=gateway)
+        run.cards_lost = partial(_cards_lost, engines)
         yield Site(
             target=here,
             engines={entity: engine for entity, engine in engines.items() if entity != GATEWAY},
@@ -123,6 +128,14 @@ def open_site(run: Run, *, scenario: str, seed: int) -> Iterator[Site]:
         _record(
             run, engine.spec, state="stopped" if engine.spec.launcher != "remote" else "left", url=engine.url
         )
+
+
+def _cards_lost(engines: Mapping[str, Engine]) -> dict[str, str]:
+    """Return the engines that lost their cards, and how; all are asked at once."""
+    asked = {name: one.handle for name, one in engines.items() if isinstance(one.handle, CardKeeping)}
+    with ThreadPoolExecutor(max_workers=max(1, min(_WIDTH, len(asked)))) as pool:
+        told = pool.map(lambda handle: handle.cards_lost(), asked.values())
+        return {name: text for name, text in zip(asked, told, strict=True) if text}
 
 
 def _with_addresses(target: Target, engines: Mapping[str, Engine]) -> tuple[EngineSpec, ...]:

@@ -216,3 +216,22 @@ def test_a_port_taken_between_look_and_start_is_drawn_again(
         monkeypatch.setattr(module, "free_port", unlucky)
         with launch(container_spec()) as engine:
             assert engine.url == f"http://127.0.0.1:{drawn[1]}"
+
+
+LISTS_ONE = 'echo "GPU 0: Simulated (UUID: GPU-1)"'
+LOST = 'echo "Failed to initialize NVML: Unknown Error"; exit 255'
+
+
+def test_a_container_that_lost_its_cards_while_it_ran_says_so(launch, container_spec, docker_client):
+    with launch(container_spec(cards=["node1/gpu0"])) as engine:
+        box = docker_client.containers.get(engine.handle.ident)
+        assert engine.handle.cards_lost() == ""  # there is no nvidia-smi: nobody can tell
+        for said, lost in ((LISTS_ONE, False), (LOST, True), (LISTS_ONE, False)):
+            script = (
+                f"printf '#!/bin/sh\\n%s\\n' '{said}' > /usr/bin/nvidia-smi; chmod 755 /usr/bin/nvidia-smi"
+            )
+            assert box.exec_run(["sh", "-c", script, "/usr/bin/nvidia-smi"], user="root").exit_code == 0
+            told = engine.handle.cards_lost()
+            assert lost is ("Failed to initialize NVML" in told), told
+        engine.handle.kill()
+        assert engine.handle.cards_lost() == ""  # it was killed, which says nothing of cards

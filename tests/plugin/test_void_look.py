@@ -38,3 +38,20 @@ def test_a_late_look_is_void_once_and_what_counts_is_the_other(pytester, run, ha
     assert late == (counted["loop_lag_p99_ms"] > 10.0)
     kept = {path.name for path in (pytester.path / "run" / "evidence" / "samples").iterdir()}
     assert 2 == len(kept), "the void look stays in the evidence"
+
+
+LOSES = OFFERS.replace(
+    '    rack_run.instrument_handicap = "slow"\n',
+    '    rack_run.cards_lost = lambda: {"node1/gpu0": "the container sees no card [container_lost_gpu]"}\n',
+).replace("HANDICAP", "")
+
+
+def test_a_load_after_which_an_engine_has_no_card_any_more_is_invalid(pytester, run):
+    pytester.makeconftest("")
+    pytester.makepyfile(test_offers=LOSES)
+    outcome = run("-m", "rack_acceptance", "--rack-target=sim:1x1", "--rack-out=run")
+    records = list(read_records(pytester.path / "run" / "evidence" / "records.jsonl"))
+    told = [one["text"] for one in records if one["kind"] == "event" and one["event"] == "cards_lost"]
+    assert ["node1/gpu0: the container sees no card [container_lost_gpu]"] == told, outcome.text
+    (load,) = [one for one in records if one["kind"] == "load"]
+    assert "an engine lost its cards" in load["detail"]

@@ -279,6 +279,7 @@ def _check_cards(
     request = device_request(spec)
     if request is None:
         return
+    running.expects_cards(near=daemon.is_local)
     inside = running.card_view()
     if inside is None or inside.cards is None:
         tell(f"{spec.name}: no nvidia-smi in the container, so its cards cannot be counted from inside")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rackgate.engines.launchers.devices import CardView
+from rackgate.engines.launchers.devices import CardView, compare_views, node_view
 from rackgate.engines.launchers.network_cut import NetworkCut
 
 if TYPE_CHECKING:
@@ -33,12 +33,13 @@ def status_ended(status: str) -> bool:
 class EngineContainer:
     """A container with an engine in it: it can be killed and started again on the same port.
 
-    It is `Killable`, `Pausable` and `CardRemovable`.
+    It is `Killable`, `Pausable`, `CardRemovable` and `CardKeeping`.
     """
 
     def __init__(self, box: DockerContainer, again: Again) -> None:
         self._box = box
         self._again = again
+        self._cards_near: bool | None = None
         self._inner: Container = box.get_wrapped_container()
 
     @property
@@ -101,6 +102,20 @@ class EngineContainer:
         except APIError:  # it has ended, or the daemon cannot find the program
             return None
         return CardView(exit_code=int(code or 0), said=bytes(output).decode("utf-8", "replace"))
+
+    def expects_cards(self, *, near: bool) -> None:
+        """Note that it was given cards; `near` says that this machine's own driver knows them too."""
+        self._cards_near = near
+
+    def cards_lost(self) -> str:
+        """Return that it sees no card any more, as after a daemon-reload; "" if it does or cannot tell."""
+        if self._cards_near is None or self.status != "running":
+            return ""
+        inside = self.card_view()
+        if inside is None or inside.cards is None or inside.cards > 0:
+            return ""
+        name, message = compare_views(inside, node_view() if self._cards_near else None, None)
+        return f"{message} [{name}]"
 
     def stop(self, grace_s: float) -> None:
         """SIGTERM to the main process, SIGKILL when the grace is over."""

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from rackgate.engine import CardKeeping
 from rackgate.engines.launchers.ports import url_of
 from rackgate.engines.launchers.settings import FLAG, TABLES, TEXT, TEXTS, Key, flag, tables, text, texts
 from rackgate.target import Member
@@ -143,6 +144,11 @@ class EngineGroup:
         """Send SIGKILL to every part and return at once."""
         for part in self.parts.values():
             part.kill()
+
+    def cards_lost(self) -> str:
+        """Return which parts lost their cards, "" if none did or can tell."""
+        lost = {name: part.cards_lost() for name, part in self.parts.items() if isinstance(part, CardKeeping)}
+        return "; ".join(f"{name}: {text}" for name, text in lost.items() if text)
 
     def alive(self) -> bool:
         """Return whether any part exists."""
