@@ -1,6 +1,7 @@
 """Every protocol asks in its own words and is read to the same answer."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -134,12 +135,21 @@ payloads = st.one_of(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(payloads, max_size=12), st.sampled_from([b"\n\n", b"\n\n", b"\r\n\r\n"]), st.booleans())
-def test_the_short_way_through_a_stream_reads_what_the_long_way_reads(events, end, together):
-    """An event may be read by what was learned from others, in this stream or in any before it."""
-    reads = [(number, b"data: " + event + end) for number, event in enumerate(events)]
-    if together:
-        reads = [(7, b"".join(data for _, data in reads))]
+@given(
+    st.lists(payloads, max_size=12),
+    st.sampled_from([b"\n\n", b"\n\n", b"\r\n\r\n"]),
+    st.lists(st.integers(0, 400), max_size=8)
+    | st.lists(st.integers(0, 12).map(lambda place: -place), max_size=3),
+)
+def test_the_short_way_through_a_stream_reads_what_the_long_way_reads(events, end, places):
+    """An event may be read by what was learned from others, in this stream or in any before it.
+
+    The stream is cut at bytes, or (below 0) between events.
+    """
+    whole = [b"data: " + event + end for event in events]
+    body = b"".join(whole)
+    edges = sorted({0, len(body), *(at if at > 0 else len(b"".join(whole[:-at])) for at in places)})
+    reads = [(number, body[begin:stop]) for number, (begin, stop) in enumerate(pairwise(edges))]
     short, long = ChatStream(), StreamReader(interpret)
     short.take(reads)
     for t_ns, data in reads:
@@ -177,6 +187,27 @@ def test_what_one_answer_taught_holds_for_answers_with_another_id():
     assert ("stop", True, 4, Outcome.OK) == (
         answer.finish_reason, answer.done_seen, answer.completion_tokens, answer.outcome
     )  # fmt: skip
+
+
+def test_events_that_come_together_are_known_when_they_come_again():
+    asked = []
+
+    def counting(reading, name, data):
+        asked.append(data)
+        interpret(reading, name, data)
+
+    learned = Learned(counting)
+    for identity in "xyz":
+        asked.clear()
+        reader = StreamReader(counting, learned=learned)
+        first, *others = stream_of(["a", "b"], identity)
+        reader.take([(1, first), (2, b"".join(others))])
+        answer = reader.close(9, Ending.COMPLETE)
+        assert ("ab", (2, 2), "stop", True, 4, 1) == (
+            answer.text, answer.token_ns, answer.finish_reason, answer.done_seen, answer.completion_tokens,
+            answer.first_token_chunk,
+        )  # fmt: skip
+    assert [] == asked
 
 
 def test_what_is_learned_is_bounded():

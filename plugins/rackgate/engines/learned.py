@@ -9,9 +9,10 @@ only put in another's place after that was tried out on the interpretation itsel
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 from rackgate.engines.reading import Reading
 
@@ -24,6 +25,8 @@ MOST_EFFECTS = 1024
 MOST_TEMPLATES = 8
 MOST_TRIES = 4096
 LONGEST_EVENT = 4096
+MOST_WORDS = 8192
+LONGEST_WORD = 64
 
 _PREFACE = re.compile(
     rb'\{(?:"(?:id|model|system_fingerprint|service_tier)": ?(?:"[ !#-\[\]-~]*"|null), ?'
@@ -35,6 +38,9 @@ _PREFACE = re.compile(
 _SPECIAL = re.compile(rb'["\\\x00-\x1f]')
 _ORDERED = b'"timings"'
 """Counts of llama.cpp's, which count only if no others came before."""
+
+_MARK = b"\0"
+"""Stands for the beginning of an event with its preface; no event that can be understood holds it."""
 
 _PROBES = ("q", "another text")
 _NOT_A_MOMENT = -1
@@ -62,6 +68,14 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class Together:
+    """What several events without a token do that come in one read, and how many they are."""
+
+    effect: Effect
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
 class Template:
     """What stands before and after the text of an event that has one token and says nothing else."""
 
@@ -86,6 +100,23 @@ class Learned:
         self._tries = 0
         self.effects: tuple[dict[bytes, Effect], dict[bytes, Effect]] = ({}, {})
         self.templates: tuple[list[Template], list[Template]] = ([], [])
+        self.together: dict[bytes, Together] = {}
+
+    def known(self, data: bytes, mark: bytes) -> Together | None:
+        """Return what a read does that begins where an event does; None if it is not known.
+
+        `mark` stands before each event of its stream that has its preface.
+        """
+        found = self.together.get(data.replace(mark, _MARK))
+        return None if found is None or _MARK in data else found
+
+    def remember(self, data: bytes, mark: bytes, effects: Sequence[Effect | None]) -> None:
+        """Note what a read of whole events does, if each of them is known and bears no token."""
+        known = [effect for effect in effects if effect is not None]
+        if len(known) < len(effects) or len(self.together) >= MOST_EFFECTS or len(data) > LONGEST_EVENT:
+            return
+        if _MARK not in data:
+            self.together[data.replace(mark, _MARK)] = Together(_joined(known), len(known))
 
     def learn(self, preface: bytes, tail: bytes) -> None:
         """See what an event does that was just interpreted without a fault."""
@@ -143,9 +174,25 @@ class Learned:
 _NOTHING = Effect(finish_reason=None, done=False, prompt_tokens=None, completion_tokens=None)
 
 
-def preface_of(payload: bytes) -> bytes:
+def _joined(effects: Sequence[Effect]) -> Effect:
+    """Return what effects of one moment do together; of each kind the last one stands."""
+
+    def last(name: str) -> Any:
+        said = [value for effect in effects if (value := getattr(effect, name)) is not None]
+        return said[-1] if said else None
+
+    joined = Effect(
+        finish_reason=last("finish_reason"),
+        done=any(effect.done for effect in effects),
+        prompt_tokens=last("prompt_tokens"),
+        completion_tokens=last("completion_tokens"),
+    )
+    return _NOTHING if joined == _NOTHING else joined
+
+
+def preface_of(payload: bytes, begin: int = 0) -> bytes:
     """Return the members at an event's beginning that mean nothing."""
-    found = _PREFACE.match(payload)
+    found = _PREFACE.match(payload, begin)
     return found.group() if found is not None else b""
 
 
@@ -154,9 +201,16 @@ def plain_text(said: bytes) -> str | None:
 
     A text without quote, escape or control byte stands for itself.
     """
+    return _plain_word(said) if len(said) <= LONGEST_WORD else _plain(said)
+
+
+def _plain(said: bytes) -> str | None:
     if not said or _SPECIAL.search(said):
         return None
     try:
         return said.decode()
     except UnicodeDecodeError:
         return None
+
+
+_plain_word = lru_cache(maxsize=MOST_WORDS)(_plain)

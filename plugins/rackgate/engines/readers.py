@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rackgate.engines.learned import Interpret, Learned, Template, plain_text, preface_of
+from rackgate.engines.learned import Effect, Interpret, Learned, Template, plain_text, preface_of
 from rackgate.engines.protocol import Answer, Ending
 from rackgate.engines.reading import Reading, Verdict
 from rackgate.engines.sse import EventTooLong, SseParser
@@ -19,6 +19,7 @@ _WHO = b'"system_fingerprint"'
 _SAYS_WHO = re.compile(_WHO + rb': ?"[^"]')
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
+_DATA = b"data: "
 
 
 class StreamReader:
@@ -34,10 +35,12 @@ class StreamReader:
         self._interpret = interpret
         self._terminal_due = terminal_due
         self._learned = learned
-        self._parser = SseParser()
+        self._parser: SseParser | None = None
         self._preface = b""
+        self._mark = b"data: "
+        self._like: Template | None = None
         self._before = self._after = b""
-        self._like: tuple[bytes, Template | None] = (b"", None)
+        self._between = learned is not None
         self.reading = Reading()
 
     @property
@@ -52,90 +55,112 @@ class StreamReader:
         return self.reading.done_seen
 
     def take(self, reads: Sequence[tuple[int, bytes]]) -> None:
-        """Take several reads of the body, each with its arrival.
-
-        A read that is one event as the one before it but for its text is not parsed again.
-        """
-        reading, parser = self.reading, self._parser
+        """Take several reads of the body, each with its arrival; what is known is not parsed again."""
+        reading = self.reading
         token_ns, texts = reading.token_ns, reading.text
-        before, after = self._before, self._after
-        begin, end = len(before), -len(after)
-        like = bool(before) and parser.between_events and not reading.done_seen
+        before = after = b""
+        begin = end = 0
+        flows = False
         for t_ns, data in reads:
-            if like and data.startswith(before) and data.endswith(after):
+            if flows and data.startswith(before) and data.endswith(after):
                 text = plain_text(data[begin:end])
-                if text is not None:
+                if text is not None:  # mostly a read is one event that differs in its text alone
                     reading.events += 1
                     token_ns.append(t_ns)
                     texts.append(text)
                     continue
-            self.feed(t_ns, data)
+            self._take(t_ns, data)
             before, after = self._before, self._after
             begin, end = len(before), -len(after)
-            like = bool(before) and parser.between_events and not reading.done_seen
+            known_who = reading.system_fingerprint is not None or _WHO not in before + after
+            flows = bool(before and texts) and self._between and not reading.done_seen and known_who
         if reads:
             reading.t_ns = reads[-1][0]
 
+    def _take(self, t_ns: int, data: bytes) -> None:
+        """Take one read: events that are as expected but for their text, then one that is known, or parse."""
+        reading, learned = self.reading, self._learned
+        reading.t_ns = t_ns
+        if not self._between or learned is None or self._says_who(data):
+            self.feed(t_ns, data)
+            return
+        if self._like is None:
+            self._meet(preface_of(data, len(_DATA)), learned)
+        place = self._tokens(data)
+        if place == len(data):
+            return
+        rest = data[place:] if place else data
+        known = learned.known(rest, self._mark)
+        if known is None:
+            self.feed(t_ns, rest)
+        else:
+            reading.events += known.events
+            known.effect.apply(reading)
+
     def feed(self, t_ns: int, data: bytes) -> None:
         """Take one read of the body with its arrival."""
-        reading = self.reading
+        reading, parser = self.reading, self._parser
         reading.t_ns = t_ns
-        payloads = self._parser.whole_events(data)
+        if parser is None:
+            parser = self._parser = SseParser(begun=bool(reading.events))
+        payloads = parser.whole_events(data)
         if payloads is not None:
-            for payload in payloads:
-                self._event("", payload)
+            effects = [self._event("", payload) for payload in payloads]
+            if self._learned is not None:
+                self._learned.remember(data, self._mark, effects)
             return
         try:
-            events = self._parser.feed(data)
+            events = parser.feed(data)
         except EventTooLong as error:
             reading.malformed = reading.malformed or str(error)
-            return
+            events = []
         for name, payload in events:
             self._event(name, payload)
+        self._between = self._learned is not None and parser.between_events
 
     def end(self, t_ns: int, ending: Ending, detail: str = "") -> Verdict:
         """Return how the answer ended; `t_ns` is when the exchange did and `ending` how."""
+        if self._parser is not None:
+            self._end_events(self._parser, ending)
+        return self.reading.judge(t_ns, ending, detail, terminal_due=self._terminal_due)
+
+    def _end_events(self, parser: SseParser, ending: Ending) -> None:
         reading = self.reading
         malformed = reading.malformed
-        for name, payload in self._parser.close():
+        for name, payload in parser.close():
             self._event(name, payload)
         if reading.malformed and not malformed:  # the body ended inside an event: cut, not garbage
             reading.malformed = ""
             reading.warnings["the last event is cut"] = None
-        if ending is Ending.COMPLETE and not reading.events and self._parser.ignored:
+        if ending is Ending.COMPLETE and not reading.events and parser.ignored:
             reading.malformed = "a 200 that is no event stream"
-        return reading.judge(t_ns, ending, detail, terminal_due=self._terminal_due)
 
     def close(self, t_ns: int, ending: Ending, detail: str = "") -> Answer:
         """Return the answer; `t_ns` is when the exchange ended and `ending` how."""
         verdict = self.end(t_ns, ending, detail)
-        return self.reading.answer(verdict, comments=self._parser.comments)
+        return self.reading.answer(verdict, comments=0 if self._parser is None else self._parser.comments)
 
-    def _event(self, name: str, payload: bytes) -> None:
+    def _event(self, name: str, payload: bytes) -> Effect | None:
+        """Take one event; return its effect if that is known and no token."""
         reading = self.reading
         reading.events += 1
         learned = None if name or self._says_who(payload) else self._learned
-        preface = self._preface
-        tail = payload
-        if learned is not None:
-            if not preface or not payload.startswith(preface):
-                preface = preface_of(payload)
-                self._preface = preface or self._preface
-            tail = payload[len(preface) :]
-            effect = learned.effects[bool(preface)].get(tail)
-            if effect is not None:
-                effect.apply(reading)
-                return
-            if self._one_of(learned.templates[bool(preface)], preface, tail):
-                return
-        try:
-            self._interpret(reading, name, payload)
-        except (ValueError, RecursionError) as error:
-            if not reading.malformed:
-                reading.malformed = f"event {reading.events}: {error}"
-            return
-        if learned is not None:
+        if learned is None:
+            self._parse(name, payload)
+            return None
+        if not self._preface or not payload.startswith(self._preface):
+            preface = preface_of(payload)
+            if preface:
+                self._meet(preface, learned)
+        else:
+            preface = self._preface
+        tail = payload[len(preface) :]
+        effect = learned.effects[bool(preface)].get(tail)
+        if effect is not None:
+            effect.apply(reading)
+        elif not self._one_of(learned, preface, tail) and self._parse(name, payload):
             learned.learn(preface, tail)
+        return effect
 
     def _says_who(self, payload: bytes) -> bool:
         """Return whether an event says who answers for the first time: such a one is read in full."""
@@ -143,24 +168,57 @@ class StreamReader:
             return False
         return _SAYS_WHO.search(payload) is not None
 
-    def _one_of(self, templates: Sequence[Template], preface: bytes, tail: bytes) -> bool:
+    def _parse(self, name: str, payload: bytes) -> bool:
+        """Return whether an event could be understood."""
+        try:
+            self._interpret(self.reading, name, payload)
+        except (ValueError, RecursionError) as error:
+            self.reading.malformed = self.reading.malformed or f"event {self.reading.events}: {error}"
+            return False
+        return True
+
+    def _one_of(self, learned: Learned, preface: bytes, tail: bytes) -> bool:
         """Take an event that differs from a known one in its text alone; False if it does not."""
         if self.reading.done_seen:
             return False
-        for template in templates:
+        for template in learned.templates[bool(preface)]:
             text = template.text(tail)
             if text is not None:
                 self.reading.token(text)
-                self._expect(preface, template)
+                if template is not self._like:
+                    self._expect(preface, template)
                 return True
         return False
 
+    def _meet(self, preface: bytes, learned: Learned) -> None:
+        """Expect events that begin so, and first the like of what was learned first."""
+        self._preface = preface
+        self._mark = _DATA + preface
+        templates = learned.templates[bool(preface)]
+        if templates:
+            self._expect(preface, templates[0])
+
     def _expect(self, preface: bytes, template: Template) -> None:
-        """Look for the like of this event in the reads that follow."""
-        if preface is not self._like[0] or template is not self._like[1]:
-            self._like = preface, template
-            self._before = b"data: %b%b" % (preface, template.before)
-            self._after = template.after + b"\n\n"
+        """Look for the like of a known event in the reads that follow."""
+        self._like = template
+        self._before = b"%b%b%b" % (_DATA, preface, template.before)
+        self._after = template.after + b"\n\n"
+
+    def _tokens(self, data: bytes) -> int:
+        """Take the events at a read's beginning that are as expected but for their text; return their end."""
+        before, after = self._before, self._after
+        reading = self.reading
+        place = 0
+        while before and data.startswith(before, place) and not reading.done_seen:
+            begin = place + len(before)
+            end = data.find(b'"', begin)
+            text = plain_text(data[begin:end]) if data.startswith(after, end) else None
+            if text is None:
+                break
+            reading.events += 1
+            reading.token(text)
+            place = end + len(after)
+        return place
 
 
 class BodyReader:

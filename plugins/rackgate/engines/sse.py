@@ -18,7 +18,8 @@ class SseParser:
     """Cuts a byte stream into events, whatever the sizes of the reads.
 
     Lines end at LF, CR or CRLF, also when the pair straddles two reads, and nowhere else. `comments`
-    counts comment lines, `ignored` lines that are no known field.
+    counts comment lines, `ignored` lines that are no known field. `begun` says that whole events of the
+    stream were taken already.
     """
 
     __slots__ = (
@@ -33,13 +34,13 @@ class SseParser:
         "ignored",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, begun: bool = False) -> None:
         self.comments = 0
         self.ignored = 0
         self._tail: list[bytes] = []
         self._tail_size = 0
         self._skip_lf = False
-        self._first_line = True
+        self._first_line = not begun
         self._name = b""
         self._data: list[bytes] = []
         self._data_size = 0
