@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from rackgate.engines.protocol import protocol_named
 from rackgate.load import Limits
-from rackgate.loadgen.attempt import Attempt
+from rackgate.loadgen.attempt import Attempt, Terms
 from rackgate.loadgen.connection import Connection
 from rackgate.loadgen.plan import Endpoint
-from rackgate.loadgen.spool import row_line, sample_of_line
+from rackgate.loadgen.spool import row_lines, sample_of_line
 from rackgate.sample import Outcome
 
 CASES = Path(__file__).parent.parent / "cases"
@@ -132,10 +132,8 @@ def carried(pieces, protocol, looks=(), *, lost=False):
     desk, ended = Desk(), []
     connection = Connection(desk)
     connection.connection_made(Wire())
-    attempt = Attempt(
-        Endpoint(entity="e", url="http://h", model="m"), protocol_named(protocol), Limits(),
-        request_id="r", scheduled_ns=perf_counter_ns(), then=ended.append,
-    )  # fmt: skip
+    terms = Terms.of(Endpoint(entity="e", url="http://h", model="m"), protocol_named(protocol), Limits())
+    attempt = Attempt(terms, "r", perf_counter_ns(), ended.append)
     connection.perform(b"POST", attempt)
     arrivals = []
     for number, piece in enumerate(pieces):
@@ -147,7 +145,7 @@ def carried(pieces, protocol, looks=(), *, lost=False):
         connection.connection_lost(None)
     desk.look()
     assert [attempt] == ended
-    sample = sample_of_line(row_line(attempt.row(("l", "t", 0), warmup=False)))
+    sample = sample_of_line(row_lines([attempt.row(("l", "t", 0), warmup=False)]))
     return sample, [bisect_left(arrivals, moment) for moment in sample.token_ns]
 
 

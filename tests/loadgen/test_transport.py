@@ -251,3 +251,38 @@ def test_a_name_that_has_worked_at_one_address_is_never_tried_at_another(offer, 
     samples, _ = offer(f"http://localhost:{port}", requests=3, transport=both_addresses)
     assert [sample.outcome for sample in samples] == [Outcome.OK] + [Outcome.CONNECT_ERROR] * 2
     assert other.requests == []
+
+
+def test_answers_of_one_connection_are_read_wherever_they_are_cut(offer, raw_server):
+    """Each after the first begins with a head that is known from the one before."""
+    connections = set()
+
+    def handle(connection, number):
+        connections.add(connection)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        place = number % len(ANSWER)
+        connection.sendall(ANSWER[:place])
+        time.sleep(0.001)
+        connection.sendall(ANSWER[place:])
+
+    samples, _ = offer(raw_server(handle).url, requests=len(ANSWER))
+    (told,) = {(s.outcome, s.text_digest, len(s.token_ns), s.finish_reason, s.warnings) for s in samples}
+    assert (Outcome.OK, 1, "stop", ()) == (told[0], *told[2:])
+    assert 1 == len(connections)
+
+
+def test_what_differs_from_the_answer_before_is_read_for_what_it_is(offer, raw_server):
+    answers = [
+        ANSWER,
+        json_answer(b'{"choices":[{"message":{"content":"yes"},"finish_reason":"stop"}]}'),
+        ANSWER,
+        json_answer(b'{"error":"no"}', b"500 Internal Server Error"),
+        CHUNKED + chunk(token()) + b"0\r\n\r\n",
+        ANSWER,
+    ]
+    server = raw_server(lambda connection, number: connection.sendall(answers[number]))
+    samples, _ = offer(server.url, requests=len(answers))
+    outcomes = [s.outcome for s in sorted(samples, key=lambda s: s.sent_ns)]
+    assert [
+        Outcome.OK, Outcome.OK, Outcome.OK, Outcome.HTTP_ERROR, Outcome.TRUNCATED, Outcome.OK
+    ] == outcomes  # fmt: skip

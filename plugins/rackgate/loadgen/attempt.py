@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.protocol import Ending
@@ -15,15 +16,14 @@ if TYPE_CHECKING:
     from rackgate.load import Limits
     from rackgate.loadgen.head import Head
     from rackgate.loadgen.plan import Endpoint
-    from rackgate.loadgen.transport import Exchange, Finish, Transport
+    from rackgate.loadgen.transport import Exchange, Finish
 
-__all__ = ["MAX_RESPONSE_BYTES", "Attempt", "overdue"]
+__all__ = ["MAX_RESPONSE_BYTES", "Attempt", "Terms", "overdue"]
 
 AFTER_DONE_NS = 1_000_000_000
 MAX_RESPONSE_BYTES = 64 << 20
 """A server that never stops sending must not fill the memory."""
 
-_MOST_UNREAD_BYTES = 256 << 10
 _ERROR_BODY_BYTES = 65536
 
 
@@ -54,40 +54,43 @@ def overdue(
     return moment, ending, detail
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What all requests of an endpoint have in common; `unlooked_ns` is how long no limit can be reached."""
+
+    endpoint: Endpoint
+    protocol: ChatProtocol
+    limits: Limits
+    unlooked_ns: int
+
+    @classmethod
+    def of(cls, endpoint: Endpoint, protocol: ChatProtocol, limits: Limits) -> Terms:
+        """Return the terms of an endpoint."""
+        nearest_s = min(limits.first_token_s, limits.total_s, limits.stall_s)
+        unlooked_ns = min(AFTER_DONE_NS, round(1e9 * nearest_s))
+        return cls(endpoint=endpoint, protocol=protocol, limits=limits, unlooked_ns=unlooked_ns)
+
+
 class Attempt:
     """A request that was started; the transport's sink.
 
-    `then` is called with it when it has ended. What came is read when somebody asks, at the latest for
-    `row`. `look_ns` is when its limits are to be looked at next.
+    `then` is called with it when it has ended. `look_ns` is when its limits are to be looked at next.
     """
 
     __slots__ = (
-        "_body_bytes", "_ended", "_endpoint", "_exchange", "_limits", "_protocol", "_reader", "_suspected",
-        "_then", "_unread", "_unread_bytes", "connected_ns", "error_body", "finish", "first_byte_ns",
-        "head", "look_ns", "request_id", "scheduled_ns", "sent_ns",
+        "_body_bytes", "_ended", "_exchange", "_reader", "_suspected", "_terms", "_then", "connected_ns",
+        "error_body", "finish", "first_byte_ns", "head", "look_ns", "request_id", "scheduled_ns", "sent_ns",
     )  # fmt: skip
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        protocol: ChatProtocol,
-        limits: Limits,
-        *,
-        request_id: str,
-        scheduled_ns: int,
-        then: Callable[[Attempt], object],
+        self, terms: Terms, request_id: str, scheduled_ns: int, then: Callable[[Attempt], object]
     ) -> None:
-        self._endpoint = endpoint
-        self._protocol = protocol
-        self._limits = limits
+        self._terms = terms
         self._then = then
         self._exchange: Exchange | None = None
         self._reader: AnswerReader | None = None
-        self._unread: list[tuple[int, bytes]] = []
-        self._unread_bytes = 0
         self._body_bytes = 0
-        self._ended = False
-        self._suspected = False
+        self._ended = self._suspected = False
         self.request_id = request_id
         self.scheduled_ns = scheduled_ns
         self.sent_ns: int | None = None
@@ -96,18 +99,7 @@ class Attempt:
         self.head: Head | None = None
         self.error_body = b""
         self.finish: Finish | None = None
-        self.look_ns = scheduled_ns + round(
-            1e9 * min(limits.first_token_s, limits.total_s, limits.stall_s, 1.0)
-        )
-
-    def run(self, transport: Transport, request: bytes) -> None:
-        """Carry the request out."""
-        transport.send(request, self, connect_s=self._limits.connect_s)
-
-    @property
-    def unread(self) -> int:
-        """How many pieces of the body were not read yet."""
-        return len(self._unread)
+        self.look_ns = scheduled_ns + terms.unlooked_ns
 
     @property
     def turned_away(self) -> bool:
@@ -139,8 +131,8 @@ class Attempt:
         moment, ending, detail = self._overdue()
         if moment > now_ns:
             self._suspected = False
-            # A token or [DONE] brings a limit that may be nearer than this one, but never nearer than these.
-            self.look_ns = min(moment, now_ns + AFTER_DONE_NS, now_ns + round(self._limits.stall_s * 1e9))
+            # A token or [DONE] brings a limit that may be nearer than this one, but never nearer than that.
+            self.look_ns = min(moment, now_ns + self._terms.unlooked_ns)
         elif self._suspected:
             self._exchange.abort(ending, detail)
         else:
@@ -165,24 +157,19 @@ class Attempt:
         """Choose the reader by what the server says it sends."""
         self.head = head
         if head.status == 200:
-            self._reader = self._protocol.reader(streamed=head.kind != b"application/json")
+            self._reader = self._terms.protocol.reader(streamed=head.kind != b"application/json")
             if head.coding != b"identity" and self._exchange is not None:
                 coding = head.coding.decode("latin-1")
                 self._exchange.abort(Ending.MALFORMED, f"content-encoding {coding} was not asked for")
 
     def on_body(self, reads: list[tuple[int, bytes]]) -> None:
-        """Put pieces of the body aside, within bounds."""
-        size = 0
+        """Read pieces of the body, within bounds."""
         for _, data in reads:
-            size += len(data)
-        self._body_bytes += size
+            self._body_bytes += len(data)
         if self._body_bytes > MAX_RESPONSE_BYTES and self._exchange is not None:
             self._exchange.abort(Ending.MALFORMED, f"a response of more than {MAX_RESPONSE_BYTES >> 20} MiB")
         elif self._reader is not None:
-            self._unread += reads
-            self._unread_bytes += size
-            if self._unread_bytes > _MOST_UNREAD_BYTES:
-                self._read()
+            self._reader.take(reads)
         elif len(self.error_body) < _ERROR_BODY_BYTES:
             self.error_body += b"".join([data for _, data in reads])
 
@@ -191,25 +178,15 @@ class Attempt:
         self.finish = finish
         self._then(self)
 
-    def _read(self) -> AnswerReader | None:
-        """Read what was put aside."""
-        reader = self._reader
-        if reader is not None and self._unread:
-            reader.take(self._unread)
-            self._unread = []
-            self._unread_bytes = 0
-        return reader
-
     def _overdue(self) -> tuple[int, Ending, str]:
-        reader = self._read()
-        sent = self.connected_ns or self.sent_ns or self.scheduled_ns
-        if reader is None:
-            return overdue(self._limits, sent, None)
-        return overdue(self._limits, sent, reader.last_token_ns, done=reader.done_seen)
+        sent, limits = self.connected_ns or self.sent_ns or self.scheduled_ns, self._terms.limits
+        if self._reader is None:
+            return overdue(limits, sent, None)
+        return overdue(limits, sent, self._reader.last_token_ns, done=self._reader.done_seen)
 
     def row(self, belongs: tuple[str, str, int], *, warmup: bool) -> tuple[Any, ...]:
         """Return the sample's values; `belongs` is load, label and look."""
         if self.finish is None:
             raise RuntimeError(f"{self.request_id} was not run")
-        reader = self._read() or self._protocol.reader()
-        return row_of(self, self.finish, self._endpoint, reader, belongs, warmup=warmup)
+        reader = self._reader or self._terms.protocol.reader()
+        return row_of(self, self.finish, self._terms.endpoint, reader, belongs, warmup=warmup)

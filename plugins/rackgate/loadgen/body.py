@@ -101,6 +101,7 @@ class Chunked:
         taken: list[tuple[int, bytes]] = []
         between = self._between_chunks
         for t_ns, data in reads:
+            place = 0
             if between:
                 begin = data.find(b"\r\n", 0, 5) + 2
                 size = _SIZES.get(data[: begin - 2]) if begin > 1 else None
@@ -108,13 +109,11 @@ class Chunked:
                     taken.append((t_ns, data[begin:-2]))  # mostly a read is one whole chunk
                     continue
                 place = self._take_whole(t_ns, data, taken)
-                if data[place:] == _LAST_CHUNK:
-                    self.ended, between = True, False
-                elif place < len(data):
+            if place < len(data):
+                if between and data[place:] == _LAST_CHUNK:
+                    self.ended = True
+                else:
                     self._scan(t_ns, data[place:], taken)
-                    between = self._between_chunks
-            else:
-                self._scan(t_ns, data, taken)
                 between = self._between_chunks
         return taken
 
@@ -122,8 +121,8 @@ class Chunked:
     def _take_whole(t_ns: int, data: bytes, taken: list[tuple[int, bytes]]) -> int:
         """Take the chunks that lie whole in a read and return where they end."""
         pieces = []
-        place = 0
-        while True:
+        place, size = 0, len(data)
+        while place < size:
             begin = data.find(b"\r\n", place, place + 5) + 2
             if begin < 2:
                 break  # a read that ends inside a size

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from rackgate.loadgen.spool import place_of, row_line, spool_line
+from rackgate.loadgen.spool import place_of, row_lines, row_of_sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rackgate.loadgen.attempt import Attempt
     from rackgate.loadgen.plan import Plan
+    from rackgate.loadgen.spool import Row
     from rackgate.sample import Sample
 
 __all__ = ["Conclusions"]
 
 AFTER_S = 0.002
-READS_AT_ONCE = 12
-"""So many reads, of some requests or of one, are understood per turn of the loop: arrivals wait no longer."""
+SLICE_NS = 50_000
+"""For so long samples are made per turn of the loop: arrivals wait no longer than for this and one sample."""
 
 SHARE_AT_ONCE = 1 / 16
 """Of a queue that grows more is made per turn, so that it ends somewhere."""
 
-LINES_AT_ONCE = 64
-
+ROWS_AT_ONCE = 16
 
 _OUTCOME, _DONE_NS = place_of("outcome"), place_of("done_ns")
 
@@ -38,7 +39,7 @@ class Conclusions:
         self._write = write
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[Attempt, bool]] = deque()
-        self._lines: list[bytes] = []
+        self._rows: list[Row] = []
         self._scheduled = False
         self.outcomes: dict[str, int] = {}
         self.end_ns = 0
@@ -46,12 +47,14 @@ class Conclusions:
     def add(self, attempt: Attempt, *, warmup: bool) -> None:
         """Take a request that has ended."""
         self._queue.append((attempt, warmup))
-        self._schedule()
+        if not self._scheduled:
+            self._schedule()
 
     def keep(self, sample: Sample) -> None:
         """Take a sample that is made already."""
-        self._line(spool_line(sample))
-        self._schedule()
+        self._rows.append(row_of_sample(sample))
+        if not self._scheduled:
+            self._schedule()
 
     def finish(self) -> None:
         """Make all that are left."""
@@ -61,10 +64,11 @@ class Conclusions:
 
     def _next(self) -> None:
         """Make a few samples per turn of the loop: reads of other streams come first."""
-        least, reads = round(len(self._queue) * SHARE_AT_ONCE), 0
-        while self._queue and (reads < READS_AT_ONCE or least > 0):
-            reads += self._queue[0][0].unread
-            reads += 1
+        if len(self._rows) >= ROWS_AT_ONCE:
+            self._flush()
+        least = round(len(self._queue) * SHARE_AT_ONCE)
+        until_ns = perf_counter_ns() + SLICE_NS
+        while self._queue and (perf_counter_ns() < until_ns or least > 0):
             least -= 1
             self._conclude()
         if self._queue:
@@ -79,20 +83,16 @@ class Conclusions:
         if not warmup:
             outcome = row[_OUTCOME]
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
-            self.end_ns = max(self.end_ns, row[_DONE_NS] or 0)
-        self._line(row_line(row))
+            done_ns = row[_DONE_NS]
+            if done_ns is not None and done_ns > self.end_ns:
+                self.end_ns = done_ns
+        self._rows.append(row)
 
     def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_later(AFTER_S, self._next)
-
-    def _line(self, line: bytes) -> None:
-        self._lines.append(line)
-        if len(self._lines) >= LINES_AT_ONCE:
-            self._flush()
+        self._scheduled = True
+        self._loop.call_later(AFTER_S, self._next)
 
     def _flush(self) -> None:
-        if self._lines:
-            self._write(b"".join(self._lines))
-            self._lines.clear()
+        if self._rows:
+            self._write(row_lines(self._rows))
+            self._rows.clear()

@@ -9,7 +9,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rackgate.engines.protocol import Ending
-from rackgate.loadgen.body import BodyError, body_of
+from rackgate.loadgen.body import BodyError, Chunked, body_of
 from rackgate.loadgen.head import Framing, HeadError, check_head, parse_head
 from rackgate.loadgen.transport import Finish
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Owner", "reason_of"]
 
 MAX_HEAD_BYTES = 1 << 20
-MOST_READS_ASIDE = 128
-"""So many reads may wait until they are understood, so that a server that floods is found out."""
+MOST_READS_ASIDE = 16
+"""So many reads may wait until they are understood: to understand them holds up the stamps of others."""
 
 LEFT_ALONE_NS = 1_000_000
 """A kept connection that was free for so long is asked whether the peer is still there."""
@@ -52,7 +52,8 @@ class Connection(asyncio.Protocol):
     """Carries one request at a time.
 
     In a chunked body only a read that may be the last one is looked at when it comes; the others wait for
-    it, for `settle`, or until they are many.
+    it, for `settle`, or until they are some. So does a read that begins with the very head of the answer
+    before.
     """
 
     def __init__(self, owner: Owner) -> None:
@@ -65,17 +66,15 @@ class Connection(asyncio.Protocol):
         self._begun = b""
         self._checked_bytes = 0
         self._stream = False
+        self._usual = b""
+        self._usual_head: Head | None = None
+        self._awaiting = False
         self._lost = False
         self._end: tuple[int, Exception | None] | None = None
         self._fresh = True
         self._answered = False
         self._free_ns = 0
         self.queued = False
-
-    @property
-    def aside(self) -> int:
-        """How many reads were put aside."""
-        return len(self._reads)
 
     @property
     def usable(self) -> bool:
@@ -104,6 +103,7 @@ class Connection(asyncio.Protocol):
         """
         self._head = self._body = None
         self._stream = self._answered = False
+        self._awaiting = self._usual_head is not None
         self._sink = sink
         self._fresh = connecting_ns is not None
         sink.on_sent(perf_counter_ns(), self, connecting_ns)
@@ -137,6 +137,9 @@ class Connection(asyncio.Protocol):
         """Stamp a read."""
         reads = self._reads
         reads.append((perf_counter_ns(), data))
+        if self._awaiting:
+            self._awaiting = False
+            self._stream = data.startswith(self._usual)
         # A body whose end is in its bytes ends with a blank line, which a read of less than 5 bytes may cut.
         if (
             self._stream
@@ -177,7 +180,7 @@ class Connection(asyncio.Protocol):
 
     def _take(self, sink: Sink, reads: list[tuple[int, bytes]]) -> None:
         if self._body is None:
-            reads = self._take_head(sink, reads)
+            reads = self._take_usual_head(sink, reads) if self._stream else self._take_head(sink, reads)
         if self._body is None or self._sink is None:
             return
         taken = self._body.take(reads) if reads else reads
@@ -186,19 +189,30 @@ class Connection(asyncio.Protocol):
         if self._body.ended and self._sink is not None:
             self._complete(reads[-1][0] if reads else perf_counter_ns())
 
+    def _take_usual_head(self, sink: Sink, reads: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """Return the reads behind the head that the answer before had too, the first of them cut."""
+        t_ns, data = reads[0]
+        self._head, self._body = self._usual_head, Chunked()
+        if self._head is not None:
+            sink.on_head(t_ns, self._head)
+        reads[0] = t_ns, data[len(self._usual) :]
+        return reads
+
     def _take_head(self, sink: Sink, reads: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
         """Return the reads behind the head, the first of them cut; none while the head is not whole."""
         data = self._begun
         for place, (t_ns, piece) in enumerate(reads):
             data = data + piece if data else piece
             while (end := data.find(_BLANK_LINE)) >= 0:
-                head = parse_head(data[: end + 4])
-                data = data[end + 4 :]
+                said, data = data[: end + 4], data[end + 4 :]
+                head = parse_head(said)
                 if head.interim:
                     continue
                 self._begun, self._checked_bytes = b"", 0
                 self._head, self._body = head, body_of(head)
                 self._stream = head.framing is Framing.CHUNKED
+                if self._stream:
+                    self._usual, self._usual_head = said, head
                 sink.on_head(t_ns, head)
                 return [(t_ns, data), *reads[place + 1 :]]
         self._begun = data
@@ -217,10 +231,9 @@ class Connection(asyncio.Protocol):
     def _complete(self, t_ns: int) -> None:
         sink, self._sink = self._sink, None
         head, body = self._head, self._body
-        keep = head is not None and head.keep_alive and self.usable
         self._free_ns = t_ns
         self._stream = False
-        if keep and body is not None and not body.excess:
+        if head is not None and head.keep_alive and body is not None and not body.excess:
             self._owner.released(self)
         else:
             self.drop()

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpClient"]
 
-_READS_WORTH_A_REQUEST = 3
-READS_PER_TURN = 64
-"""So many reads, over some connections or one, are understood per turn of the loop."""
+SLICE_NS = 50_000
+"""For so long connections are looked at per turn of the loop: arrivals wait for that and for one of them."""
 
 
 class HttpClient:
@@ -124,11 +123,10 @@ class HttpClient:
 
     def _look(self) -> None:
         waiting = self._waiting
-        reads = 0
-        while waiting and reads < READS_PER_TURN:
+        until_ns = perf_counter_ns() + SLICE_NS
+        while waiting and perf_counter_ns() < until_ns:
             connection = waiting.popleft()
             connection.queued = False
-            reads += connection.aside + _READS_WORTH_A_REQUEST
             connection.advance()
         if waiting:
             self._loop.call_soon(self._look)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rackgate.engines.protocol import protocol_named
-from rackgate.loadgen.attempt import Attempt
+from rackgate.loadgen.attempt import Attempt, Terms
 from rackgate.loadgen.prompts import Prompts
 from rackgate.loadgen.transport import Server
 from rackgate.loadgen.varied import VariedPrompts
@@ -33,6 +33,7 @@ class Lane:
         self.transport = transport
         self.number = number
         self.protocol = protocol_named(self.endpoint.protocol)
+        self.terms = Terms.of(self.endpoint, self.protocol, plan.load.limits)
         self.in_flight = 0
         self.taken = 0
         self.ramped = 0
@@ -49,22 +50,15 @@ class Lane:
         """Return id and bytes of a request; the same plan gives the same bytes."""
         request_id = self.request_id(kind, index)
         body = self._prompts.body(kind, index // self._plan.load.repeats)
-        return (
-            request_id,
-            b"%b\r\nX-Request-Id: %b\r\ntraceparent: %b\r\nContent-Length: %d\r\n\r\n%b"
-            % (self._head, request_id.encode(), traceparent_of(request_id).encode(), len(body), body),
+        head = (
+            f"{self._head}\r\nX-Request-Id: {request_id}\r\ntraceparent: {traceparent_of(request_id)}"
+            f"\r\nContent-Length: {len(body)}\r\n\r\n"
         )
+        return request_id, head.encode("latin-1") + body
 
     def attempt(self, request_id: str, scheduled_ns: int, then: Callable[[Attempt], object]) -> Attempt:
         """Return a request about to be sent; `then` is called when it has ended."""
-        return Attempt(
-            self.endpoint,
-            self.protocol,
-            self._plan.load.limits,
-            request_id=request_id,
-            scheduled_ns=scheduled_ns,
-            then=then,
-        )
+        return Attempt(self.terms, request_id, scheduled_ns, then)
 
     def dropped(self, request_id: str, scheduled_ns: int) -> Sample:
         """Return the sample of a request that was never started."""
@@ -95,7 +89,7 @@ def _prompts(
     )
 
 
-def _head(endpoint: Endpoint, protocol: ChatProtocol) -> bytes:
+def _head(endpoint: Endpoint, protocol: ChatProtocol) -> str:
     server = Server.of(endpoint.url, endpoint.route)
     lines = [
         f"POST {server.target(protocol.path(endpoint.model))} HTTP/1.1",
@@ -109,4 +103,4 @@ def _head(endpoint: Endpoint, protocol: ChatProtocol) -> bytes:
         if any(character in f"{name}{value}" for character in "\r\n\0"):
             raise ValueError(f"header {name!r} of {endpoint.entity} holds a line end")
         lines.append(f"{name}: {value}")
-    return "\r\n".join(lines).encode("latin-1")
+    return "\r\n".join(lines)

@@ -278,7 +278,7 @@ class Offer:
         self.peak_in_flight = max(self.peak_in_flight, len(running))
         if self.stopped:
             attempt.end(perf_counter_ns())
-        attempt.run(lane.transport, request)
+        lane.transport.send(request, attempt, connect_s=lane.terms.limits.connect_s)
 
     def landed(self, lane: Lane, attempt: Attempt, *, warmup: bool) -> None:
         """Take a request that has ended; its sample is made when there is time."""

@@ -11,14 +11,14 @@ __all__ = ["go_first"]
 _NICENESS = -10
 
 
-def go_first() -> None:
+def go_first(niceness: int = _NICENESS) -> None:
     """Raise this process's priority; without the right to do so, nothing happens.
 
     On Linux with autogroups niceness weighs only within one session, so the session's group is raised
     too; the caller must be alone in its session.
     """
     with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)
     if os.getsid(0) == os.getpid():
         with suppress(OSError):
-            Path("/proc/self/autogroup").write_text(str(_NICENESS), encoding="ascii")
+            Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")

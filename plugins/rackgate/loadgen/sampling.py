@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from itertools import pairwise
+from operator import sub
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.openai import error_of
@@ -44,7 +44,7 @@ def burst(token_ns: Sequence[int]) -> bool:
     """
     if len(token_ns) < BURST_CHUNKS:
         return False
-    clumps = 1 + sum(later - earlier >= BURST_GAP_NS for earlier, later in pairwise(token_ns))
+    clumps = 1 + sum(map(BURST_GAP_NS.__le__, map(sub, token_ns[1:], token_ns)))
     return clumps == 1 or len(token_ns) / clumps > BURST_SIZE
 
 

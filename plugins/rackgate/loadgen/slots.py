@@ -76,14 +76,16 @@ class Slot(_Chain):
             offer.carry(lane, lane.attempt(request_id, due_ns, self._ramp_ended), request)
             return
         self._ramping = False
-        self.prepare()
+        if not self._prepared:
+            self.prepare()
         if not self._prepared or offer.over(due_ns):
             offer.ended(self)
             return
         request_id, request = self._prepared.popleft()
         offer.count_start(due_ns)
         offer.carry(lane, lane.attempt(request_id, due_ns, self._request_ended), request)
-        self.prepare()
+        if not self._prepared:
+            self.prepare()
 
     def _ramp_ended(self, attempt: Attempt) -> None:
         self._offer.landed(self._lane, attempt, warmup=True)
@@ -107,13 +109,12 @@ class Slot(_Chain):
 
     def prepare(self) -> None:
         """Make the requests of the next conversation, which is one request if there are no turns."""
-        if self._prepared:
-            return
         lane, plan = self._lane, self._offer.plan
         first = (plan.worker + lane.taken * plan.workers) * plan.load.in_a_row
         until = first + plan.load.in_a_row
         until = until if plan.requests is None else min(until, plan.requests)
-        self._prepared.extend(lane.request("r", index) for index in range(first, until))
+        for index in range(first, until):
+            self._prepared.append(lane.request("r", index))
         lane.taken += 1
 
 

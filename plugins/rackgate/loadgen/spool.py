@@ -8,19 +8,26 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rackgate.sample import Outcome, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["place_of", "read_spool", "row_line", "sample_of_line", "spool_line"]
+__all__ = ["Row", "place_of", "read_spool", "row_lines", "row_of_sample", "sample_of_line", "spool_line"]
+
+Row: TypeAlias = tuple[Any, ...]
+"""A sample's values in the order of its fields."""
 
 _FIELDS = tuple(field.name for field in fields(Sample))
 _values_of = attrgetter(*_FIELDS)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+_BETWEEN, _BROKEN = ']],["', ']]\n["'
+"""Stands between two rows, which begin with a text and end with a list, and seldom in a text."""
 
 
 def place_of(field: str) -> int:
@@ -28,14 +35,23 @@ def place_of(field: str) -> int:
     return _FIELDS.index(field)
 
 
-def row_line(row: tuple[Any, ...]) -> bytes:
-    """Return the values of a sample, in the order of its fields, as one line."""
-    return _encode(row).encode() + b"\n"
+def row_of_sample(sample: Sample) -> Row:
+    """Return the row of a sample."""
+    row: Row = _values_of(sample)
+    return row
+
+
+def row_lines(rows: Sequence[Row]) -> bytes:
+    """Return the lines of some rows."""
+    together = _encode(rows)  # each for itself would take twice as long
+    if together.count(_BETWEEN) == len(rows) - 1:
+        return together[1:-1].replace(_BETWEEN, _BROKEN).encode() + b"\n"
+    return b"".join([_encode(row).encode() + b"\n" for row in rows])
 
 
 def spool_line(sample: Sample) -> bytes:
     """Return a sample as one line."""
-    return row_line(_values_of(sample))
+    return row_lines([row_of_sample(sample)])
 
 
 def sample_of_line(line: bytes) -> Sample:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from rackgate.route import DIRECT, Route
@@ -44,8 +44,7 @@ class Sink(Protocol):
         """It is over; nothing more is told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
+class Finish(NamedTuple):
     """How and when the exchange ended."""
 
     ending: Ending

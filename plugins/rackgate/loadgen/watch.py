@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Watch"]
 
-EVERY_S = 0.02
+EVERY_S = 0.05
 
 
 class Watch:
-    """Sweeps over `running` every 20 ms; one is looked at per turn of the loop, for reads come first."""
+    """Sweeps over `running` every 50 ms; one is looked at per turn of the loop, for reads come first."""
 
     def __init__(self, running: Collection[Attempt]) -> None:
         self._loop = asyncio.get_running_loop()
