@@ -202,7 +202,8 @@ def test_in_the_clear_a_proxy_reads_the_requests_of_both_paths(capsys, engine, p
     )
     assert (0, {"ok": 6}) == (status, said["counters"]["outcomes"])
     assert said["caches"]["prefix_hit_share"] is not None
-    assert {f"POST {engine.url}/v1/chat/completions", f"GET {engine.url}/metrics"} == set(proxy.asked)
+    asked = ("POST {}/v1/chat/completions", "GET {}/metrics", "GET {}/v1/models")
+    assert {line.format(engine.url) for line in asked} == set(proxy.asked)
 
 
 @pytest.mark.parametrize("left_out", ["ca", "certificate"])
