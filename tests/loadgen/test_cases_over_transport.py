@@ -19,6 +19,7 @@ from rackgate.load import Limits
 from rackgate.loadgen.attempt import Attempt, Terms
 from rackgate.loadgen.connection import Connection
 from rackgate.loadgen.plan import Endpoint
+from rackgate.loadgen.room import Room
 from rackgate.loadgen.spool import row_lines, sample_of_line
 from rackgate.sample import Outcome
 
@@ -132,7 +133,12 @@ def carried(pieces, protocol, looks=(), *, lost=False):
     desk, ended = Desk(), []
     connection = Connection(desk)
     connection.connection_made(Wire())
-    terms = Terms.of(Endpoint(entity="e", url="http://h", model="m"), protocol_named(protocol), Limits())
+    terms = Terms.of(
+        Endpoint(entity="e", url="http://h", model="m"),
+        protocol_named(protocol),
+        Limits(),
+        Room(1 << 26, 1 << 30),
+    )
     attempt = Attempt(terms, "r", perf_counter_ns(), ended.append)
     connection.perform(b"POST", attempt)
     arrivals = []

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from rackgate.load import Limits
-from rackgate.loadgen import attempt, connection
+from rackgate.loadgen import connection, room
 from rackgate.sample import Outcome
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.simulator.scenarios import Scenario
@@ -87,12 +87,38 @@ def endless(raw_server, piece, head=HEAD):
     return raw_server(handle).url
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-def test_a_server_that_never_stops_is_cut_off(ask, raw_server, monkeypatch, streamed):
-    monkeypatch.setattr(attempt, "MAX_RESPONSE_BYTES", 1 << 20)
-    head = HEAD if streamed else HEAD.replace(b"text/event-stream", b"application/json")
+@pytest.mark.parametrize(
+    ("kind", "detail"),
+    [
+        (b"200 OK|text/event-stream", "a response of more than 1.062 MiB"),
+        (b"200 OK|application/json", "a response of more than 1.062 MiB"),
+        (b"500 Broken|application/json", "HTTP 500: a response of more than 1.062 MiB"),
+        (b"429 Busy|text/plain", "HTTP 429: a response of more than 1.062 MiB"),
+    ],
+)
+def test_a_server_that_never_stops_is_cut_off_by_what_was_asked_for(ask, raw_server, kind, detail):
+    """Four tokens: 1 MiB and 16 KiB for each."""
+    status, media = kind.split(b"|")
+    head = HEAD.replace(b"200 OK", status).replace(b"text/event-stream", media)
     sample = ask(endless(raw_server, TOKENS, head), limits=Limits(total_s=60.0))
-    assert (Outcome.MALFORMED, "a response of more than 1 MiB") == (sample.outcome, sample.detail[:29])
+    assert Outcome.MALFORMED is sample.outcome
+    assert sample.detail.startswith(detail)
+
+
+def test_servers_that_never_stop_have_a_bound_together(offer, raw_server, monkeypatch):
+    monkeypatch.setattr(room, "ALL_BYTES", 1 << 19)
+    url = endless(raw_server, TOKENS)
+    samples, result = offer(url, requests=8, concurrency=8, limits=Limits(total_s=60.0))
+    assert {"malformed": 8} == result["outcomes"]
+    said = "more than 0.5 MiB in the responses in flight, the most in this one"
+    assert [True] * 8 == [sample.detail.startswith(said) for sample in samples]
+
+
+def test_honest_answers_have_room_together_however_long_they_are(offer, reply, monkeypatch):
+    monkeypatch.setattr(room, "ALL_BYTES", 1 << 10)
+    data = HEAD + TOKENS * 20 + b"e\r\ndata: [DONE]\n\n\r\n" + END
+    samples, _ = offer(reply(data).url, requests=16, concurrency=8, output_tokens=200)
+    assert [(Outcome.OK, 200)] * 16 == [(sample.outcome, len(sample.token_ns)) for sample in samples]
 
 
 def test_a_head_that_never_ends_is_cut_off(ask, raw_server, monkeypatch):

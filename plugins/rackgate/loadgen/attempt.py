@@ -16,14 +16,12 @@ if TYPE_CHECKING:
     from rackgate.load import Limits
     from rackgate.loadgen.head import Head
     from rackgate.loadgen.plan import Endpoint
+    from rackgate.loadgen.room import Room
     from rackgate.loadgen.transport import Exchange, Finish
 
-__all__ = ["MAX_RESPONSE_BYTES", "Attempt", "Terms", "overdue"]
+__all__ = ["Attempt", "Terms", "overdue"]
 
 AFTER_DONE_NS = 1_000_000_000
-MAX_RESPONSE_BYTES = 64 << 20
-"""A server that never stops sending must not fill the memory."""
-
 _ERROR_BODY_BYTES = 65536
 
 
@@ -62,13 +60,14 @@ class Terms:
     protocol: ChatProtocol
     limits: Limits
     unlooked_ns: int
+    room: Room
 
     @classmethod
-    def of(cls, endpoint: Endpoint, protocol: ChatProtocol, limits: Limits) -> Terms:
-        """Return the terms of an endpoint."""
+    def of(cls, endpoint: Endpoint, protocol: ChatProtocol, limits: Limits, room: Room) -> Terms:
+        """Return the terms of an endpoint; `room` is shared by all of a worker."""
         nearest_s = min(limits.first_token_s, limits.total_s, limits.stall_s)
         unlooked_ns = min(AFTER_DONE_NS, round(1e9 * nearest_s))
-        return cls(endpoint=endpoint, protocol=protocol, limits=limits, unlooked_ns=unlooked_ns)
+        return cls(endpoint=endpoint, protocol=protocol, limits=limits, unlooked_ns=unlooked_ns, room=room)
 
 
 class Attempt:
@@ -78,7 +77,7 @@ class Attempt:
     """
 
     __slots__ = (
-        "_body_bytes", "_ended", "_exchange", "_reader", "_suspected", "_terms", "_then", "connected_ns",
+        "_ended", "_exchange", "_reader", "_suspected", "_terms", "_then", "body_bytes", "connected_ns",
         "error_body", "finish", "first_byte_ns", "head", "look_ns", "request_id", "scheduled_ns", "sent_ns",
     )  # fmt: skip
 
@@ -89,7 +88,7 @@ class Attempt:
         self._then = then
         self._exchange: Exchange | None = None
         self._reader: AnswerReader | None = None
-        self._body_bytes = 0
+        self.body_bytes = 0
         self._ended = self._suspected = False
         self.request_id = request_id
         self.scheduled_ns = scheduled_ns
@@ -138,6 +137,11 @@ class Attempt:
         else:
             self._suspected = True
 
+    def too_much(self, detail: str) -> None:
+        """End it as malformed: it has brought more than there is room for."""
+        if self._exchange is not None and self.finish is None:
+            self._exchange.abort(Ending.MALFORMED, detail)
+
     # The transport's sink.
 
     def on_sent(self, t_ns: int, exchange: Exchange, connecting_ns: int | None = None) -> None:
@@ -164,18 +168,24 @@ class Attempt:
 
     def on_body(self, reads: list[tuple[int, bytes]]) -> None:
         """Read pieces of the body, within bounds."""
+        size, room = 0, self._terms.room
         for _, data in reads:
-            self._body_bytes += len(data)
-        if self._body_bytes > MAX_RESPONSE_BYTES and self._exchange is not None:
-            self._exchange.abort(Ending.MALFORMED, f"a response of more than {MAX_RESPONSE_BYTES >> 20} MiB")
+            size += len(data)
+        self.body_bytes += size
+        room.taken += size
+        if self.body_bytes > room.each_bytes:
+            self.too_much(room.too_long)
         elif self._reader is not None:
             self._reader.take(reads)
         elif len(self.error_body) < _ERROR_BODY_BYTES:
             self.error_body += b"".join([data for _, data in reads])
+        if room.taken > room.all_bytes:
+            room.relieve()
 
     def on_end(self, finish: Finish) -> None:
         """Note how it ended and tell whoever waits."""
         self.finish = finish
+        self._terms.room.taken -= self.body_bytes
         self._then(self)
 
     def _overdue(self) -> tuple[int, Ending, str]:

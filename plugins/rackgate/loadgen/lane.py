@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rackgate.engines.protocol import ChatProtocol
     from rackgate.loadgen.plan import Endpoint, Plan
     from rackgate.loadgen.prompts import PromptSource
+    from rackgate.loadgen.room import Room
     from rackgate.loadgen.trace import TraceRequest
     from rackgate.loadgen.transport import Transport
 
@@ -27,13 +28,19 @@ class Lane:
     """One endpoint's requests: made from the plan, numbered, and carried by one transport."""
 
     def __init__(
-        self, plan: Plan, number: int, transport: Transport, *, trace: Sequence[TraceRequest] = ()
+        self,
+        plan: Plan,
+        number: int,
+        transport: Transport,
+        *,
+        room: Room,
+        trace: Sequence[TraceRequest] = (),
     ) -> None:
         self.endpoint: Endpoint = plan.endpoints[number]
         self.transport = transport
         self.number = number
         self.protocol = protocol_named(self.endpoint.protocol)
-        self.terms = Terms.of(self.endpoint, self.protocol, plan.load.limits)
+        self.terms = Terms.of(self.endpoint, self.protocol, plan.load.limits, room)
         self.in_flight = 0
         self.taken = 0
         self.ramped = 0

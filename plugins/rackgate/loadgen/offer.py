@@ -19,6 +19,7 @@ from rackgate.loadgen.http1 import HttpClient
 from rackgate.loadgen.lane import Lane
 from rackgate.loadgen.meeting import meet
 from rackgate.loadgen.now import Now
+from rackgate.loadgen.room import Room, longest_output
 from rackgate.loadgen.slots import Conversation, Slot
 from rackgate.loadgen.trace import trace_of
 from rackgate.loadgen.transport import Server
@@ -52,20 +53,19 @@ class Offer:
         self._concurrency = len(plan.dealt(plan.load.concurrency))
         trace = trace_of(plan.load)
         self._trace_s = trace.moments_s if trace is not None else ()
+        requests = trace.requests if trace is not None else ()
+        self._running: dict[Attempt, None] = {}
+        longest = longest_output(plan.load, (request.output_tokens for request in requests))
+        in_flight = self._concurrency * len(plan.endpoints)
+        room = Room.of(plan.load, longest, in_flight, self._running)
         self._lanes = [
-            Lane(
-                plan,
-                number,
-                transport(Server.of(endpoint.url, endpoint.route)),
-                trace=trace.requests if trace is not None else (),
-            )
+            Lane(plan, number, transport(Server.of(endpoint.url, endpoint.route)), room=room, trace=requests)
             for number, endpoint in enumerate(plan.endpoints)
         ]
         self.loop = asyncio.get_running_loop()
         self.stopped = False
         self._chains: set[Slot | Conversation] = set()
         self._idle = asyncio.Event()
-        self._running: dict[Attempt, None] = {}
         self._conclusions = Conclusions(plan, write)
         self._heartbeat = Heartbeat()
         self._watch = Watch(self._running)
