@@ -137,7 +137,7 @@ def carried(pieces, protocol, looks=(), *, lost=False):
         Endpoint(entity="e", url="http://h", model="m"),
         protocol_named(protocol),
         Limits(),
-        Room(1 << 26, 1 << 30),
+        Room(),
     )
     attempt = Attempt(terms, "r", perf_counter_ns(), ended.append)
     connection.perform(b"POST", attempt)

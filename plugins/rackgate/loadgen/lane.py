@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rackgate.engines.protocol import protocol_named
 from rackgate.loadgen.attempt import Attempt, Terms
 from rackgate.loadgen.prompts import Prompts
+from rackgate.loadgen.room import Room
 from rackgate.loadgen.transport import Server
 from rackgate.loadgen.varied import VariedPrompts
 from rackgate.sample import Outcome, Sample, traceparent_of
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from rackgate.engines.protocol import ChatProtocol
     from rackgate.loadgen.plan import Endpoint, Plan
     from rackgate.loadgen.prompts import PromptSource
-    from rackgate.loadgen.room import Room
     from rackgate.loadgen.trace import TraceRequest
     from rackgate.loadgen.transport import Transport
 
@@ -25,7 +25,10 @@ __all__ = ["Lane"]
 
 
 class Lane:
-    """One endpoint's requests: made from the plan, numbered, and carried by one transport."""
+    """One endpoint's requests: made from the plan, numbered, and carried by one transport.
+
+    The `room` for answers is shared with other lanes, or its own.
+    """
 
     def __init__(
         self,
@@ -33,14 +36,14 @@ class Lane:
         number: int,
         transport: Transport,
         *,
-        room: Room,
+        room: Room | None = None,
         trace: Sequence[TraceRequest] = (),
     ) -> None:
         self.endpoint: Endpoint = plan.endpoints[number]
         self.transport = transport
         self.number = number
         self.protocol = protocol_named(self.endpoint.protocol)
-        self.terms = Terms.of(self.endpoint, self.protocol, plan.load.limits, room)
+        self.terms = Terms.of(self.endpoint, self.protocol, plan.load.limits, room or Room())
         self.in_flight = 0
         self.taken = 0
         self.ramped = 0

@@ -40,7 +40,9 @@ class Room:
 
     __slots__ = ("_running", "all_bytes", "each_bytes", "taken")
 
-    def __init__(self, each_bytes: int, all_bytes: int, running: Collection[Holder] = ()) -> None:
+    def __init__(
+        self, each_bytes: int = MOST_BYTES, all_bytes: int = ALL_BYTES, running: Collection[Holder] = ()
+    ) -> None:
         self.each_bytes = each_bytes
         self.all_bytes = all_bytes
         self.taken = 0
