@@ -78,6 +78,7 @@ def test_a_shipped_probe_is_changed_with_a_reason_only(load):
         ('[probe.d]\ncommand = ["x"]\nwhere = "container"\nvalues = { a = "s" }\n', "image: goes with"),
         ('[probe.d]\ncommand = ["x"]\nscope = "rack"\nvalues = { a = "s" }\n', "runs once, where = 'here'"),
         ('[probe.d]\ncommand = ["x"]\nwhere = "there"\nvalues = { a = "s" }\n', "probe.d.where"),
+        ('[probe.d]\ncommand = ["x"]\nwhere = "here"\nnodes = 2\nvalues = { a = "s" }\n', "nodes: more than"),
         ('[probe.disk]\ncommand = ["x"]\nvalues = { reed = "GB/s" }\n' + ROW, "no metric 'probe.disk.read'"),
         ('[probe.disk]\ncommand = ["x"]\nvalues = { read = "MB/s" }\n' + ROW, "is measured in 'MB/s'"),
         (

@@ -31,6 +31,9 @@ def test_the_page_says_which_profile_asks_what(metrics):
         agreed = load_acceptance(None, profile, metrics=metrics, target=None)
         asked[profile] = {row.metric.split(".")[1] for row in agreed.slos if row.metric.startswith("probe.")}
     assert {"dcgm_quick"} == asked["smoke"]
-    assert {"dcgm_medium", "nvbandwidth", "all_reduce", "rvs"} == asked["ci"] - asked["smoke"]
-    assert {"compute", "rdma_bandwidth", "rdma_latency", "disk_read"} == asked["golive"] - asked["ci"]
+    ci = {"dcgm_medium", "nvbandwidth", "all_reduce", "compute", "disk_read", "rvs"}
+    network = {"rdma_bandwidth", "rdma_latency", "gdr_bandwidth"}
+    nodes = {"all_reduce_pair", "all_reduce_nodes", "all_gather_nodes", "alltoall_nodes"}
+    assert ci == asked["ci"] - asked["smoke"]
+    assert {"dcgm_long"} | network | nodes == asked["golive"] - asked["ci"]
     assert {"dcgm_burn", "agfhc"} == asked["signoff"] - asked["golive"]

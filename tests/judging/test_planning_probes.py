@@ -65,6 +65,17 @@ def test_a_tool_of_another_vendor_is_declared_absent(checks):
     assert ["node1/gpu0"] == asked
 
 
+def test_a_probe_of_other_cards_or_of_more_nodes_is_declared_absent(checks):
+    def told(probe, **facts):
+        return {check.declared_absent for check in checks(probe, row(), **facts)}
+
+    assert {"declared: node1/gpu0 has no card of GB200, GB300"} == told(
+        probe(skus=("GB200", "GB300")), nodes=1, cards=1
+    )
+    assert {"target lab declares fewer than 4 nodes"} == told(probe(nodes=4), nodes=3)
+    assert {""} == told(probe(nodes=4), nodes=4)
+
+
 def test_a_comparison_needs_another_one(checks):
     shares = probe(values={"speed": "GB/s", "part": "ratio"}, shares={"part": "speed"})
     one = checks(shares, row(value="part"), nodes=1, cards=1)

@@ -3,6 +3,7 @@
 import os
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,35 @@ def test_places_of_a_command_are_filled_in(rack, probe):
     line = GOOD.replace("3.5", "{cards}").replace("preparing", "{node} {peer} {other}")
     (answer,) = ask_nodes(probe(line), rack(), ["node2"])
     assert (2.0, "node2 node1 {other}") == (answer.values[0].value, answer.text.splitlines()[0])
+
+
+def test_several_nodes_take_part_in_one_probe_and_none_in_two_at_a_time(rack, probe, tmp_path):
+    log = tmp_path / "log"
+    line = f"echo begin >> {log}; sleep 0.2; echo end >> {log}; {GOOD}".replace("preparing", "{nodes}")
+    answers = ask_nodes(probe(line, nodes=2), rack(3), ["node1", "node2", "node3"])
+    assert ["node1:2,node2:2", "node2:2,node3:2", "node3:2,node1:2"] == [
+        one.text.splitlines()[0] for one in answers
+    ]
+    assert ["begin", "end"] * 3 == log.read_text().splitlines()
+
+
+def test_a_collective_over_nodes_needs_the_cards_of_all_of_them(rack, probe):
+    collective = {"tool": "nccl", "values": {"busbw": "GB/s", "wrong": "elements"}}
+    table = (Path(__file__).parent / "outputs" / "nccl_table.txt").read_text()
+    line = f"cat <<'EOF'\n{table}\nEOF"
+    one, two = (
+        ask_nodes(probe(line, nodes=number, **collective), rack(2), ["node1"])[0] for number in (1, 2)
+    )
+    assert one.answered
+    assert "2 ranks, and the target declares 4 cards: not all took part" in two.detail
+
+
+def test_a_card_of_another_node_that_takes_part_must_be_idle_too(rack, probe):
+    target = rack(2)
+    held = busy_cards(target, engines_up=False)
+    (answer,) = ask_nodes(probe(GOOD, nodes=2, idle_cards=True), target, ["node2"], busy=held)
+    assert answer.reason is Reason.EXCLUDED
+    assert "vllm-0 serves on node2 or a node beside it already" in answer.detail
 
 
 @pytest.mark.parametrize(
@@ -124,6 +154,29 @@ def test_a_share_is_of_the_median_of_all_that_gave_a_value(rack, probe):
     assert [1.0, 0.25] == [one.value for one in found.values()]
     alone = measurements_of(shares, answers[:1], [("part", "node1", "node1")])
     assert Reason.TOO_FEW is alone["probe.p.part", "node1"].reason
+
+
+def test_a_peer_share_is_of_the_best_card_of_the_same_node(rack, probe):
+    values = ", ".join(
+        f'{{"name": "speed", "entity": "gpu{card}", "value": {value}, "unit": "GB/s"}}'
+        for card, value in ((0, 8.0), (1, 10.0))
+    )
+    line = f'echo \'{{"version": 1, "complete": true, "values": [{values}]}}\''
+    asked = probe(
+        line, scope=Scope.CARD, values={"speed": "GB/s", "peer": "ratio"}, peer_shares={"peer": "speed"}
+    )
+    answers = ask_nodes(asked, rack(1), ["node1"])
+    wanted = [("peer", f"node1/gpu{card}", "node1") for card in (0, 1)]
+    found = measurements_of(asked, answers, wanted)
+    assert [0.8, 1.0] == [found["probe.p.peer", f"node1/gpu{card}"].value for card in (0, 1)]
+    assert found["probe.p.peer", "node1/gpu0"].detail.startswith("8 GB/s, best of 2 on the node: 10")
+
+
+def test_a_card_without_a_peer_has_no_peer_share(rack, probe):
+    asked = probe(GOOD, values={"speed": "GB/s", "peer": "ratio"}, peer_shares={"peer": "speed"})
+    answers = ask_nodes(asked, rack(1), ["node1"])
+    found = measurements_of(asked, answers, [("peer", "node1", "node1")])["probe.p.peer", "node1"]
+    assert (None, Reason.TOO_FEW) == (found.value, found.reason)
 
 
 def test_a_tool_that_wants_the_cards_is_not_run_beside_an_engine_of_others(rack, probe):

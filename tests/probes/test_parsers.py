@@ -132,6 +132,8 @@ def test_nvbandwidth_gives_each_card_its_copies_and_the_worst_of_its_peers():
         ("d2h", "node1/gpu1"): 12.7,
         ("d2d", "node1/gpu0"): 371.4,
         ("d2d", "node1/gpu1"): 371.4,
+        ("d2d_share", "node1/gpu0"): pytest.approx(371.4 / 380.8),
+        ("d2d_share", "node1/gpu1"): pytest.approx(371.4 / 380.8),
     } == values("nvbandwidth", "nvbandwidth.json")
 
 

@@ -43,6 +43,8 @@ class ProbeTable(BaseModel):
     deadline_s: _Seconds = 600.0
     silence_s: _Seconds | None = None
     idle_cards: bool | None = None
+    nodes: int = Field(default=1, ge=1)
+    skus: list[str] = []
     expects: list[str] = []
     may_skip: list[str] = []
     result: str = ""
@@ -69,7 +71,10 @@ class ProbeTable(BaseModel):
             values=tool.units or dict(self.values),
             definitions=tool.definitions,
             shares=tool.shares,
+            peer_shares=tool.peer_shares,
             least_cards=tool.least_cards,
+            nodes=self.nodes,
+            skus=tuple(self.skus),
             command=command,
             peer_command=tuple(self.peer_command),
             where=self.where,
@@ -101,6 +106,13 @@ class ProbeTable(BaseModel):
             found.append("command: missing (or a result that was made elsewhere)")
         if self.command and self.result:
             found.append("result: stands beside command: a probe is run here or was run elsewhere")
+        if tool.file_output and self.command and not any("{output}" in word for word in self.command):
+            found.append(f"command: {tool.name} writes its result to a file: name it {{output}}")
+        return [*found, *self._misplaced()]
+
+    def _misplaced(self) -> list[str]:
+        """Return what does not go with the place where the probe is run."""
+        found = []
         if (self.where == "container") != bool(self.image):
             found.append("image: goes with where = 'container', and that with an image")
         if self.options and self.where not in ("container", "srun"):
@@ -109,8 +121,8 @@ class ProbeTable(BaseModel):
             found.append("scope: of the rack as a whole speaks what runs once, where = 'here'")
         if self.where == "here" and self.peer_command:
             found.append("peer_command: needs nodes, not where = 'here'")
-        if tool.file_output and self.command and not any("{output}" in word for word in self.command):
-            found.append(f"command: {tool.name} writes its result to a file: name it {{output}}")
+        if self.nodes > 1 and self.where != "host":
+            found.append("nodes: more than one take part where = 'host' alone")
         return found
 
 

@@ -58,7 +58,7 @@ def ask_nodes(
     """
     known = {ONCE, *left_out, *(node.name for node in target.nodes), *(card.name for card in target.cards)}
     asking = _Asking(probe, target, frozenset(known), dict(busy or {}))
-    width = 1 if probe.peer_command else min(_WIDTH, max(1, len(nodes)))
+    width = 1 if probe.peer_command or probe.nodes > 1 else min(_WIDTH, max(1, len(nodes)))
     with ThreadPoolExecutor(max_workers=width) as pool:
         return list(pool.map(asking.ask, nodes))
 
@@ -84,20 +84,23 @@ class _Asking:
         if not probe.command:
             text = f'no command is given: [probe.{probe.name}] command = ["..."], or a result'
             return replace(answer, reason=Reason.NOT_CONFIGURED, detail=text)
-        held = {self._busy[card] for card in asked.cards.values() if card in self._busy}
+        wanted = (*asked.cards.values(), *(card.name for one in self._group(name) for card in one.cards))
+        held = {self._busy[card] for card in wanted if card in self._busy}
         if probe.idle_cards and held:
-            told = f"{', '.join(sorted(held))} serves on {name} already, and the probe wants idle cards"
+            where = name if probe.nodes == 1 else f"{name} or a node beside it"
+            told = f"{', '.join(sorted(held))} serves on {where} already, and the probe wants idle cards"
             return replace(answer, reason=Reason.EXCLUDED, detail=told, hint=_before(probe))
         runner = self._runner(name, node)
         if runner is None:
             text = f"the target gives no way into the host of {name} ([node.telemetry] local, ssh or docker)"
             return replace(answer, reason=Reason.NOT_CONFIGURED, detail=text)
-        return self._run(runner, name, node, asked, answer)
+        return self._run(runner, name, asked, answer)
 
-    def _run(self, runner: Runner, name: str, node: Node | None, asked: Asked, answer: Answer) -> Answer:
-        probe, peer = self._probe, self._peer_of(name)
+    def _run(self, runner: Runner, name: str, asked: Asked, answer: Answer) -> Answer:
+        probe, peer, group = self._probe, self._peer_of(name), self._group(name)
         places = {"node": name, "peer": peer.name if peer else "", "cards": str(len(asked.cards))}
-        cards = node.cards if node is not None else ()
+        places["nodes"] = ",".join(f"{one.name}:{len(one.cards)}" for one in group)
+        cards = tuple(card for one in group for card in one.cards)
         command = command_of(probe, filled(probe.command, places), name, cards)
         started = time.monotonic()
         if probe.peer_command and peer is not None:
@@ -123,6 +126,14 @@ class _Asking:
             return None
         return self._target.nodes[(names.index(name) + 1) % len(names)]
 
+    def _group(self, name: str) -> tuple[Node, ...]:
+        """Return the nodes that take part: the one that is asked, and those that follow it in the target."""
+        names = [node.name for node in self._target.nodes]
+        if name not in names:
+            return ()
+        first = names.index(name)
+        return tuple(self._target.nodes[(first + step) % len(names)] for step in range(self._probe.nodes))
+
     def _asked(self, name: str, node: Node | None) -> Asked:
         cards = {} if node is None else {card.index: card.name for card in node.cards}
         out = [card for card in self._known if card.startswith(f"{name}/gpu")]
@@ -134,6 +145,7 @@ class _Asking:
             serials={card.serial: card.index for card in listed if card.serial},
             expects=self._probe.expects,
             may_skip=frozenset(self._probe.may_skip),
+            ranks=max(len(cards), sum(len(one.cards) for one in self._group(name))),
         )
 
 

@@ -24,7 +24,7 @@ _LONG = 120
 
 
 def filled(words: tuple[str, ...], places: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words of a command with `{node}`, `{peer}` and `{cards}` filled in, nothing else."""
+    """Return the words of a command with `{node}`, `{peer}`, `{nodes}`, `{cards}` filled in, nothing else."""
     found = []
     for word in words:
         text = word

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rackgate.probes.probe import Probe
     from rackgate.slo import Slo
-    from rackgate.target import Target
+    from rackgate.target import Node, Target
 
 __all__ = ["why_not_probed"]
 
@@ -23,16 +23,28 @@ def why_not_probed(row: Slo, entity: str, target: Target, probes: Mapping[str, P
     node = next((one for one in target.nodes if one.name == target.node_of(entity)), None)
     if probe is None or node is None or (target.no_cards is not None and row.scope is Scope.CARD):
         return ""
-    value = row.metric.split(".")[-1]
-    vendors = {card.vendor for card in node.cards if entity in (node.name, card.name)}
     if probe.needs_host and not node.access.reaches_host:
         text = f"no way into the host of {node.name} ([node.telemetry] local, ssh or docker)"
         return f"target {target.name} declares {text}"
-    if probe.vendor and probe.vendor not in vendors:
+    return _no_such_card(probe, entity, node) or _too_few(probe, row, node, target)
+
+
+def _no_such_card(probe: Probe, entity: str, node: Node) -> str:
+    mine = [card for card in node.cards if entity in (node.name, card.name)]
+    if probe.vendor and probe.vendor not in {card.vendor for card in mine}:
         return f"declared: {entity} has no card of {probe.vendor}'s"
+    if probe.skus and not {card.sku for card in mine} & set(probe.skus):
+        return f"declared: {entity} has no card of {', '.join(probe.skus)}"
+    return ""
+
+
+def _too_few(probe: Probe, row: Slo, node: Node, target: Target) -> str:
+    value = row.metric.split(".")[-1]
     least = probe.least_cards.get(value, 0)
     if len(node.cards) < least:
         return f"declared: {node.name} has fewer than {least} cards"
+    if len(target.nodes) < probe.nodes:
+        return f"target {target.name} declares fewer than {probe.nodes} nodes"
     peers = len(target.cards) if row.scope is Scope.CARD else len(target.nodes)
     if (value in probe.shares or probe.peer_command) and peers < 2:
         return f"target {target.name} declares one {row.scope}: there is no other one"

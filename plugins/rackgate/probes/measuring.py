@@ -22,10 +22,12 @@ def measurements_of(
     by_node = {answer.node: answer for answer in answers}
     found = {}
     for name, entity, node in wanted:
-        base = probe.shares.get(name)
-        one = _measured(probe, base or name, entity, by_node[node])
+        base, best = probe.shares.get(name), probe.peer_shares.get(name)
+        one = _measured(probe, base or best or name, entity, by_node[node])
         if base is not None:
             one = _share(probe, name, one, answers)
+        elif best is not None:
+            one = _peer_share(probe, name, one, by_node[node])
         found[metric_of(probe.name, name), entity] = one
     return found
 
@@ -81,3 +83,16 @@ def _share(probe: Probe, name: str, one: Measurement, answers: Iterable[Answer])
         return share.without_value(Reason.TOO_FEW, f"{len(all_of_it)} value(s) of {base}: nothing to compare")
     detail = f"{one.value:.4g} {one.unit}, median of {len(all_of_it)}: {middle:.4g}; {one.detail}"
     return replace(share, value=one.value / middle, detail=detail.rstrip("; "))
+
+
+def _peer_share(probe: Probe, name: str, one: Measurement, answer: Answer) -> Measurement:
+    """Return a value as its share of the best one of the same node."""
+    base = one.metric.split(".")[-1]
+    peers = [value.value for value in answer.values if value.name == base and value.value is not None]
+    share = replace(one, metric=metric_of(probe.name, name), unit=probe.values[name])
+    if one.value is None:
+        return share
+    if len(peers) < 2 or max(peers) <= 0:
+        return share.without_value(Reason.TOO_FEW, f"{len(peers)} value(s) of {base}: nothing to compare")
+    detail = f"{one.value:.4g} {one.unit}, best of {len(peers)} on the node: {max(peers):.4g}; {one.detail}"
+    return replace(share, value=one.value / max(peers), detail=detail.rstrip("; "))

@@ -46,7 +46,7 @@ class Asked:
 
     `cards` are the names of all its declared cards by index, also of those that this run leaves out;
     `serials` maps serial numbers to indices; `expects` names tests that must have run, `may_skip` such
-    that need not.
+    that need not. `ranks` is how many cards must have taken part, those of other nodes among them.
     """
 
     node: str
@@ -54,6 +54,7 @@ class Asked:
     serials: Mapping[str, int] = field(default_factory=dict)
     expects: tuple[str, ...] = ()
     may_skip: frozenset[str] = frozenset()
+    ranks: int = 0
 
     def index_of(self, index: int, serial: str = "") -> int:
         """Return the declared index of a device that a tool numbers `index`; its serial counts more."""
@@ -74,7 +75,9 @@ class Probe:
     `idle_cards` says that the command wants the cards for itself; `file_output` that it writes its result
     to the file `{output}`; `status_tells` that a bad exit status is part of the result. `peer_command` is
     started on the next node first. `shares` maps a value to the one of whose median over all that were
-    asked it is the share; `least_cards` is how many cards a node needs for a value; `program` is what must
+    asked it is the share, `peer_shares` to the one of whose best on its node it is. `nodes` is how many
+    nodes take part, the one that is asked and those that follow it; `skus` are the only cards that it is
+    about, if any are named. `least_cards` is how many cards a node needs for a value; `program` is what must
     be on the PATH, where that is not the command's first word; `layer` is where a bad value lives.
     """
 
@@ -84,7 +87,10 @@ class Probe:
     values: Mapping[str, str]
     definitions: Mapping[str, str] = field(default_factory=dict)
     shares: Mapping[str, str] = field(default_factory=dict)
+    peer_shares: Mapping[str, str] = field(default_factory=dict)
     least_cards: Mapping[str, int] = field(default_factory=dict)
+    nodes: int = 1
+    skus: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     peer_command: tuple[str, ...] = ()
     where: str = "host"

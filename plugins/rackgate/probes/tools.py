@@ -31,6 +31,7 @@ class Tool:
     units: Mapping[str, str] = field(default_factory=dict)
     definitions: Mapping[str, str] = field(default_factory=dict)
     shares: Mapping[str, str] = field(default_factory=dict)
+    peer_shares: Mapping[str, str] = field(default_factory=dict)
     least_cards: Mapping[str, int] = field(default_factory=dict)
     status_tells: bool = False
     idle_cards: bool = False

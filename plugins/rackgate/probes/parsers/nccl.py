@@ -22,8 +22,9 @@ _RANK = re.compile(r"^#\s+Rank\s+\d+ ", re.MULTILINE)
 def values(text: str, asked: Asked) -> list[Value]:
     """Return `busbw` (in place and not, the slower) at the largest size, at least 16 GiB, and `wrong`."""
     ranks, rows = _of_json(one_object(text)) if "{" in text else _of_table(text)
-    if ranks < len(asked.cards):
-        raise BadOutput(f"{ranks} ranks, and the target declares {len(asked.cards)} cards: not all took part")
+    cards = asked.ranks or len(asked.cards)
+    if ranks < cards:
+        raise BadOutput(f"{ranks} ranks, and the target declares {cards} cards: not all took part")
     if not rows:
         raise BadOutput("no line of results")
     wrong = [count for _, _, counts in rows for count in counts]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 from rackgate.measurement import Reason
 from rackgate.probes.json_text import field, number, one_object
 from rackgate.probes.probe import Asked, BadOutput, Value
@@ -16,7 +18,7 @@ _TESTS = {
 
 
 def values(text: str, asked: Asked) -> list[Value]:
-    """Return `h2d`, `d2h` and `d2d` of each card; between cards the worst of its pairs counts."""
+    """Return `h2d`, `d2h`, `d2d`, `d2d_share` of each card; between cards the worst of its pairs counts."""
     found = field(one_object(text), "nvbandwidth")
     if "error" in found:
         raise BadOutput(f"nvbandwidth could not run: {str(found['error'])[:200]}")
@@ -26,25 +28,47 @@ def values(text: str, asked: Asked) -> list[Value]:
     listed: list[Value] = []
     for name, test in _TESTS.items():
         case = cases.get(test, {"status": "not in the output"})
+        told = (name, "d2d_share") if name == "d2d" else (name,)
+        if case["status"] != "Passed":
+            text = f"{test}: {case['status']} {case.get('error', '')}".strip()
+            listed += [_none(value, card, text) for value in told for card in range(devices)]
+            continue
+        matrix = _matrix(field(case, "bandwidth_matrix"), devices, test, between=name == "d2d")
         for card in range(devices):
-            if case["status"] != "Passed":
-                text = f"{test}: {case['status']} {case.get('error', '')}".strip()
-                listed.append(_none(name, card, text))
-                continue
-            cells = _cells(field(case, "bandwidth_matrix"), card, devices, between=name == "d2d")
-            speeds = [number(cell, test) for cell in cells if cell != "N/A"]
-            if not speeds:
-                listed.append(_none(name, card, f"{test}: no figure"))
-                continue
-            listed.append(Value(name=name, entity=f"gpu{card}", value=min(speeds), count=len(speeds)))
+            listed += _of_card(name, card, matrix, test)
+    return listed
+
+
+_Speeds = dict[tuple[int, int], float]
+
+
+def _matrix(rows: list[list[str]], devices: int, test: str, *, between: bool) -> _Speeds:
+    """Return each figure by (row, column); between cards none of a card with itself."""
+    if len(rows) != (devices if between else 1) or any(len(row) != devices for row in rows):
+        raise BadOutput(f"its matrix has not {devices} columns")
+    return {
+        (row, column): number(cell, test)
+        for row, cells in enumerate(rows)
+        for column, cell in enumerate(cells)
+        if cell != "N/A" and not (between and row == column)
+    }
+
+
+def _of_card(name: str, card: int, matrix: _Speeds, test: str) -> list[Value]:
+    between = name == "d2d"
+    mine = [speed for place, speed in matrix.items() if card in (place if between else place[1:])]
+    told = ("d2d", "d2d_share") if between else (name,)
+    if not mine:
+        return [_none(value, card, f"{test}: no figure") for value in told]
+    entity, count = f"gpu{card}", len(mine)
+    listed = [Value(name=name, entity=entity, value=min(mine), count=count)]
+    if between:
+        middle = statistics.median(matrix.values())
+        detail = f"worst pair {min(mine):g} GB/s, median of {len(matrix)} pairs {middle:g}"
+        share = min(mine) / middle if middle > 0 else 0.0
+        listed.append(Value(name="d2d_share", entity=entity, value=share, count=count, detail=detail))
     return listed
 
 
 def _none(name: str, card: int, detail: str) -> Value:
     return Value(name=name, entity=f"gpu{card}", value=None, reason=Reason.ABSENT, detail=detail)
-
-
-def _cells(matrix: list[list[str]], card: int, devices: int, *, between: bool) -> list[str]:
-    if len(matrix) != (devices if between else 1) or any(len(row) != devices for row in matrix):
-        raise BadOutput(f"its matrix has not {devices} columns")
-    return [*matrix[card], *(row[card] for row in matrix)] if between else [matrix[0][card]]
