@@ -168,6 +168,7 @@ def test_each_clock_bit_has_a_row_of_its_own(bit, name):
 
 def test_of_a_mask_each_bit_is_told_and_the_reason_comes_before_the_slowdown():
     assert names(by_key("clock:0x48")) == ["hw_thermal_slowdown", "hw_slowdown"]
+    assert names(by_key("clock:0x60"))[0] == "hw_thermal_slowdown"
 
 
 @pytest.mark.parametrize("code", [code for code in range(1000) if xid_class(code).counts_as is not None])

@@ -147,11 +147,11 @@ def _by_key(symptoms: Iterable[Symptom]) -> Iterator[Diagnosis]:
 
 
 def _single(key: str) -> tuple[str, ...]:
-    """Return the key of each bit of a mask of clock events; any other key as it is."""
+    """Return the key of each bit of a mask of clock events, hardware's before software's; else the key."""
     kind, _, code = key.partition(":")
     if kind != "clock":
         return (key,)
-    return tuple(f"clock:{bit:#x}" for bit in CLOCK_EVENTS if int(code, 16) & bit)
+    return tuple(f"clock:{bit:#x}" for bit in sorted(CLOCK_EVENTS, reverse=True) if int(code, 16) & bit)
 
 
 @cache

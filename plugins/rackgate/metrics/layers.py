@@ -34,6 +34,13 @@ _BY_NAME = {
     "host_network": Layer.NETWORK,
     "infiniband_ports_lost": Layer.NETWORK,
     "infiniband_error_growth": Layer.NETWORK,
+    "partition_ports_outside": Layer.NETWORK,
+    **dict.fromkeys(
+        ("kernel_events_failed", "kernel_events_warned", "kernel_events_since_boot"), Layer.DRIVER
+    ),
+    **dict.fromkeys(("kernel_events_in_run", "kernel_warnings_in_run"), Layer.DRIVER),
+    "nvme_drives_lost": Layer.HARDWARE,
+    "ecc_off": Layer.HARDWARE,
     "nvlinks_lost": Layer.HARDWARE,
     "fabric_outside": Layer.HARDWARE,
     "sram_uncorrectable": Layer.HARDWARE,
