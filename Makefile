@@ -53,6 +53,7 @@ types: $(STAMP)  ## mypy --strict over all packages
 	$(BIN)/mypy --strict
 
 bench-load: $(STAMP)  ## the load generator beside its peers (docs/performance.md)
+	-$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python benchmarks/load.py $(ARGS)
 
 bench-judge: $(STAMP)  ## how long it takes to judge ten million samples (docs/performance.md)

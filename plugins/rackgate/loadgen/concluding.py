@@ -23,7 +23,7 @@ AFTER_S = 0.002
 SLICE_NS = 50_000
 """For so long samples are made per turn of the loop: arrivals wait no longer than for this and one sample."""
 
-SHARE_AT_ONCE = 1 / 16
+SHARE_AT_ONCE = 1 / 64
 """Of a queue that grows more is made per turn, so that it ends somewhere."""
 
 ROWS_AT_ONCE = 16
