@@ -78,11 +78,12 @@ def test_a_redirect_is_told_and_not_followed(ask, reply):
     assert 1 == len(server.requests)
 
 
-def endless(raw_server, piece, head=HEAD):
+def endless(raw_server, piece, head=HEAD, every_s=0.0):
     def handle(connection, _number):
         connection.sendall(head)
         while True:
             connection.sendall(piece)
+            time.sleep(every_s)
 
     return raw_server(handle).url
 
@@ -107,7 +108,7 @@ def test_a_server_that_never_stops_is_cut_off_by_what_was_asked_for(ask, raw_ser
 
 def test_servers_that_never_stop_have_a_bound_together(offer, raw_server, monkeypatch):
     monkeypatch.setattr(room, "ALL_BYTES", 1 << 19)
-    url = endless(raw_server, TOKENS)
+    url = endless(raw_server, TOKENS * 8, every_s=0.005)
     samples, result = offer(url, requests=8, concurrency=8, limits=Limits(total_s=60.0))
     assert {"malformed": 8} == result["outcomes"]
     said = "more than 0.5 MiB in the responses in flight, the most in this one"
