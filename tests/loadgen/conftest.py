@@ -15,7 +15,6 @@ import pytest
 import uvloop
 
 from rackgate.load import Limits, Load
-from rackgate.loadgen.http1 import HttpClient
 from rackgate.loadgen.offer import Offer
 from rackgate.loadgen.plan import Endpoint, Plan
 from rackgate.loadgen.reference import reference_server
@@ -154,7 +153,7 @@ def loop(request):
 def offer(loop):
     """Offer a load from this process and return its samples and result."""
 
-    def run(url, *, transport=HttpClient, endpoint=None, warmup=False, requests=None, handicap="", **changes):
+    def run(url, *, transport=None, endpoint=None, warmup=False, requests=None, handicap="", **changes):
         load = replace(LOAD, **changes)
         endpoints = [
             Endpoint(entity=f"e{i}", url=u, model="m")

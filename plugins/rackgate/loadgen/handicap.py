@@ -5,12 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import Protocol
+from functools import partial
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Protocol
 
-__all__ = ["HANDICAPS", "spoil"]
+from rackgate.loadgen.connection import Connection
+from rackgate.loadgen.http1 import HttpClient
 
-HANDICAPS = ("", "slow", "die")
-"""None; the event loop stands still for 40 of every 100 ms; the worker exits abruptly half-way."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rackgate.loadgen.transport import Server
+
+__all__ = ["HANDICAPS", "client_of", "spoil"]
+
+HANDICAPS = ("", "slow", "die", "late")
+"""None; the event loop stands still for 40 of every 100 ms; the worker exits abruptly half-way; what arrives
+is stamped when it is understood."""
 
 _BLOCKED_S = 0.04
 _FREE_S = 0.06
@@ -19,6 +30,21 @@ _FREE_S = 0.06
 class _Progress(Protocol):
     @property
     def share_done(self) -> float: ...
+
+
+class _Late(Connection):
+    """Stamps reads when they are understood, as a client does that parses first."""
+
+    def advance(self) -> None:
+        """Take what was put aside."""
+        now_ns = perf_counter_ns()
+        self._reads = [(now_ns, data) for _, data in self._reads]
+        super().advance()
+
+
+def client_of(handicap: str) -> Callable[[Server], HttpClient]:
+    """Return what makes the transport to a server."""
+    return partial(HttpClient, kind=_Late) if handicap == "late" else HttpClient
 
 
 def spoil(handicap: str, offer: _Progress) -> None:

@@ -28,10 +28,11 @@ SLICE_NS = 50_000
 
 
 class HttpClient:
-    """Connections to one server. There is no limit of its own: the load decides what is in flight."""
+    """Connections to one server, of the kind given. What is in flight is for the load to decide: no limit."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, *, kind: type[Connection] = Connection) -> None:
         self._server = server
+        self._kind = kind
         self._tls = tls_of(server.route) if server.secure else None
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
@@ -91,7 +92,7 @@ class HttpClient:
         failure: OSError | None = None
         for address in list(self._addresses):
             try:
-                connection = await dial(lambda: Connection(self), self._server, self._tls, address)
+                connection = await dial(lambda: self._kind(self), self._server, self._tls, address)
             except OSError as error:
                 failure = failure or error
             else:

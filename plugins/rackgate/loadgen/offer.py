@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from rackgate.loadgen.arrivals import schedule_ns
 from rackgate.loadgen.clock import Alarm
 from rackgate.loadgen.concluding import Conclusions
-from rackgate.loadgen.handicap import spoil
+from rackgate.loadgen.handicap import client_of, spoil
 from rackgate.loadgen.heartbeat import Heartbeat
-from rackgate.loadgen.http1 import HttpClient
 from rackgate.loadgen.lane import Lane
 from rackgate.loadgen.meeting import meet
 from rackgate.loadgen.now import Now
@@ -46,8 +45,9 @@ class Offer:
         plan: Plan,
         write: Callable[[bytes], object],
         *,
-        transport: Callable[[Server], Transport] = HttpClient,
+        transport: Callable[[Server], Transport] | None = None,
     ) -> None:
+        transport = transport or client_of(plan.handicap)
         self.plan = plan
         self._load = plan.load
         self._concurrency = len(plan.dealt(plan.load.concurrency))

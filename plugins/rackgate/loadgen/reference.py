@@ -31,7 +31,7 @@ __all__ = ["InstrumentError", "ReferenceDied", "measure_instrument", "reference_
 
 _START_LIMIT_S = 20.0
 _FETCH_LIMIT_S = 10.0
-HANDICAPS = ("", "slow", "die", "blank", "reference_die")
+HANDICAPS = ("", "slow", "die", "late", "blank", "reference_die")
 
 
 class ReferenceDied(Exception):
@@ -65,8 +65,8 @@ def measure_instrument(
 ) -> InstrumentError:
     """Offer `load` to a reference server and return the errors; never raises for what either did.
 
-    `handicap` is one of the worker's (`slow`, `die`), or `blank` (the reference keeps its stamps back),
-    or `reference_die`. Raises `ValueError` for another one.
+    `handicap` is one of the worker's (`slow`, `die`, `late`), or `blank` (the reference keeps its stamps
+    back), or `reference_die`. Raises `ValueError` for another one.
     """
     if handicap not in HANDICAPS:
         raise ValueError(f"unknown handicap {handicap!r}")
@@ -76,7 +76,7 @@ def measure_instrument(
         blank_stamps=handicap == "blank",
         die_after=max(1, load.planned_requests // 2) if handicap == "reference_die" else None,
     )
-    worker_handicap = handicap if handicap in ("slow", "die") else ""
+    worker_handicap = handicap if handicap in ("slow", "die", "late") else ""
     try:
         with reference_server(script) as url:
             endpoint = Endpoint(entity="reference", url=url, model="reference")

@@ -55,7 +55,7 @@ def start_load(
     A closed load holds `load.concurrency` requests in flight per endpoint until `requests` (default: the
     last look) have run on each, or `load.duration_s` is over; an open one offers its rate to each, until
     its time is over or `requests` were offered.
-    `handicap` spoils the instrument for tests: `slow` or `die`, of several workers the last one.
+    `handicap` spoils the instrument for tests: `slow`, `die` or `late`, of several workers the last one.
     Raises `ValueError` for a load that cannot be offered, or says neither when to stop nor where to go, and
     `NoLoadMachines`, which is one, if the load machines cannot be used.
     """
