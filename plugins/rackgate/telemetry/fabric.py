@@ -6,8 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rackgate.verdict import Verdict
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -33,34 +31,19 @@ class FabricCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricFinding:
-    """How many cards each domain has, the cards outside the largest, and what that means.
-
-    `verdict` is None where a fabric does not apply: one card that does not support it.
-    """
+    """How many cards each domain has, the largest first, and the cards that answer and are not in that."""
 
     domains: dict[str, int]
     outside: tuple[str, ...]
-    verdict: Verdict | None
-    text: str
 
 
 def judge_fabric(cards: Sequence[FabricCard]) -> FabricFinding:
-    """Return whether all cards are in one domain; not supported is no fault on a single card only."""
+    """Return who is outside the domain of most; a single card that supports none is not outside of it."""
     domains = dict(Counter(card.domain for card in cards if card.domain).most_common())
     if len(cards) == 1 and cards[0].state == "not_supported":
-        return FabricFinding(domains={}, outside=(), verdict=None, text="fabric not applicable (1 card)")
-    unread = [card.card for card in cards if not card.state]
+        return FabricFinding(domains={}, outside=())
     main = next(iter(domains), None)
     outside = tuple(card.card for card in cards if card.state and card.domain != main)
-    if outside or (main is None and not unread):
-        where = ", ".join(
-            f"{card.card}: {card.domain or card.state}" for card in cards if card.card in outside
-        )
-        text = f"{where}; the others: {main}" if main else f"no card is in a domain ({where})"
-        return FabricFinding(domains=domains, outside=outside, verdict=Verdict.FAIL, text=text)
-    if unread:
-        text = f"not answered by {', '.join(unread)}"
-        return FabricFinding(domains=domains, outside=(), verdict=Verdict.UNKNOWN, text=text)
-    return FabricFinding(
-        domains=domains, outside=(), verdict=Verdict.PASS, text=f"{len(cards)} cards in {main}"
-    )
+    if main is None:  # no card is in any
+        outside = tuple(card.card for card in cards if card.state)
+    return FabricFinding(domains=domains, outside=outside)

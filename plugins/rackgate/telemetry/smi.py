@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import csv
 import re
-import subprocess
-import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rackgate.telemetry.child import kill_group
 from rackgate.telemetry.pci import canonical_pci
 
 if TYPE_CHECKING:
@@ -17,10 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cell",
-    "SmiAnswer",
     "SmiFault",
     "SmiRow",
-    "ask_smi",
     "driver_problem",
     "lost_cards",
     "parse_query",
@@ -77,18 +72,6 @@ class SmiFault:
     raw: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmiAnswer:
-    """What a command gave. `hung` means that it was killed, or could not even be."""
-
-    text: str = ""
-    error: str = ""
-    status: int | None = None
-    hung: bool = False
-    missing: bool = False
-    problem: str = field(default="")
-
-
 def parse_query(text: str, columns: Sequence[str] = ()) -> tuple[SmiRow, ...]:
     """Return one row a card; `columns` name them if the table has no header of its own."""
     lines = [line for line in csv.reader(text.splitlines(), skipinitialspace=True) if line]
@@ -137,52 +120,3 @@ def driver_problem(text: str) -> str:
     if re.search(r"Failed to initialize NVML", text, re.IGNORECASE):
         return "nvml_unknown_error"
     return ""
-
-
-def listed_cards(text: str) -> tuple[str, ...]:
-    """Return the UUIDs that `nvidia-smi -L` lists, MIG instances left out."""
-    return tuple(re.findall(r"^GPU \d+: .*\(UUID: (GPU-[0-9a-f-]+)\)", text, re.MULTILINE | re.IGNORECASE))
-
-
-def compare_views(host: str, container: str) -> str:
-    """Return what `nvidia-smi -L` of host and container together mean, "" if both list the same cards.
-
-    `container_lost_gpu`: the host still sees them, so no hardware is at fault. `host_lost_gpu`: it does
-    not. `container_lacks_gpu`: some are hidden from the container.
-    """
-    outside, inside = listed_cards(host), listed_cards(container)
-    if not outside:
-        return "host_lost_gpu"
-    if not inside:
-        return "container_lost_gpu"
-    return "" if set(inside) >= set(outside) else "container_lacks_gpu"
-
-
-def ask_smi(command: Sequence[str], deadline_s: float) -> SmiAnswer:
-    """Return what a command says within `deadline_s`.
-
-    One that hangs is killed and not waited for: a process in the driver's hands may never die.
-    """
-    try:
-        process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-    except OSError as error:
-        return SmiAnswer(missing=True, error=str(error), problem="tool_missing")
-    answer: list[tuple[str, str]] = []
-    # The reader is a daemon: if the pipes never close, it is nobody's reason to stay.
-    reader = threading.Thread(target=lambda: answer.append(process.communicate()), daemon=True)
-    reader.start()
-    reader.join(deadline_s)
-    if not answer:
-        kill_group(process)
-        reader.join(0.5)
-        return SmiAnswer(hung=True, problem="driver_unresponsive", error=f"no answer within {deadline_s:g} s")
-    out, said = answer[0]
-    return SmiAnswer(text=out, error=said, status=process.returncode, problem=driver_problem(out + said))
