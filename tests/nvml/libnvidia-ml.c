@@ -181,12 +181,18 @@ UNSIGNED(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")
 UNSIGNED(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width_max")
 UNSIGNED(nvmlDeviceGetPcieReplayCounter, "pcie_replays")
 UNSIGNED(nvmlDeviceGetPersistenceMode, "persistence")
+UNSIGNED(nvmlDeviceGetBoardId, "board")
 
 #define LONG(function, name) \
     int function(void *card, unsigned long long *out) { return card_long(card, name, out); }
 LONG(nvmlDeviceGetCurrentClocksThrottleReasons, "reasons")
 LONG(nvmlDeviceGetTotalEnergyConsumption, "energy_mj")
 
+int nvmlDeviceGetTemperatureThreshold(void *card, int threshold, unsigned *out) {
+    char key[32];
+    snprintf(key, sizeof key, "threshold.%d", threshold);
+    return card_unsigned(card, key, out);
+}
 int nvmlDeviceGetTemperature(void *card, int sensor, unsigned *out) {
     (void)sensor; return card_unsigned(card, "temperature", out);
 }

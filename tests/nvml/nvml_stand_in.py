@@ -39,6 +39,8 @@ CARD = {
     "pcie_replays": 2,
     "links": 18,
     "persistence": 1,
+    "board": 6912,
+    "threshold.1": 87,
     "fabric_state": 3,
     "clique": 4026,
     "cluster": "9c6f5af3000040008000000000000001",

@@ -22,7 +22,7 @@ register_metrics(lambda name, unit, function, **_: METRICS.update({name: (unit, 
 
 # check: (operator, bound, what breaks it in mid-load, what hides it)
 CHECKS = {
-    "temperature_margin_c": (">=", 2.0, {"margin": 1}, {"margin!": 3}),
+    "temperature_margin_c": (">=", 2.0, {"margin": 1}, {"margin!": 3, "threshold.1!": 3}),
     "power_limit_share": ("<=", 1.05, {"power_mw": 1_900_000}, {"power_mw!": 999}),
     "throttle_counters_s": ("<=", 0.1, {"field.270": 900_000_000}, {"field.270!": 3}),
     "idle_share": ("<=", 0.5, {"reasons": 1}, {"reasons!": 3}),

@@ -44,6 +44,10 @@ def test_the_inventory_names_each_card_and_the_driver(source):
     assert source.driver == {"driver": "580.82.07", "library": "13.580.82.07", "cuda": "13.0"}
     assert source.facts[1]["pci"] == "0000:2b:00.0"
     assert source.facts[1]["serial"] == "1500000000001"
+    assert source.facts[1]["board"] == "0x1b00"
+    listed = source.listed()[1]
+    assert (listed.ecc, listed.persistence) == ("Enabled", "Enabled")
+    assert listed.fabric_domain == source.facts[0]["fabric"]
     assert source.facts[0]["fabric"] == "9c6f5af3-0000-4000-8000-000000000001/4026"
 
 
@@ -103,6 +107,7 @@ def test_an_old_driver_gives_what_it_has(tmp_path, old_library):
     assert found["clock_event_reasons"].value == 4.0
     assert found["temperature_c"].value == 41.0
     assert found["energy_j"].value == pytest.approx(5000.0)
+    assert found["temperature_margin_c"].value == 87 - 41  # from the threshold, as there is no margin
     assert found["hw_thermal_slowdown_ns"].reason == Reason.UNSUPPORTED
     assert found["fabric_state"].reason == Reason.UNSUPPORTED
 
@@ -144,6 +149,22 @@ def test_a_machine_without_the_library_says_so(tmp_path):
     if readings[0].value is not None:
         pytest.fail("this machine has a driver of its own: the test needs one without")
     assert readings[0].reason == Reason.TOOL_MISSING
+
+
+def test_more_links_than_eighteen_are_counted(stand_in, source):
+    stand_in.card(0, links=36)
+    assert by_field(source.poll())["nvlinks_up"].value == 36.0
+
+
+@pytest.mark.parametrize(
+    ("refusal", "value", "reason"), [({}, 1.0, None), ({"events": 3}, None, "unsupported")]
+)
+def test_it_is_told_whether_the_driver_gives_xids_as_events(stand_in, refusal, value, reason):
+    stand_in.set(**refusal)
+    source = NvmlSource(node_of(1), environment=stand_in.environment)
+    told = [one for one in source.poll() if one.field == "xid_events"]
+    source.close()
+    assert [("n1", value, reason)] == [(one.entity, one.value, one.reason) for one in told]
 
 
 def test_an_xid_event_is_told_once_at_its_moment(stand_in, source):

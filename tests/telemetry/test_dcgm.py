@@ -77,3 +77,24 @@ def test_a_card_that_is_gone_is_absent_even_if_another_has_its_index():
 def test_a_card_without_a_declared_uuid_is_found_by_its_index():
     node = Node(name="n1", cards=(Card(name="n1/gpu0", node="n1", index=0),), exporter_url="http://x")
     assert read('DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-B"} 41', node=node)["temperature_c"].value == 41
+
+
+def links(*values):
+    return "".join(
+        f'DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT{{gpu="0",UUID="GPU-A",nvlink="{number}"}} {value}\n'
+        for number, value in enumerate(values)
+    )
+
+
+@pytest.mark.parametrize(
+    ("page", "value"),
+    [
+        (links(1, 2, 0), 3.0),
+        (links(1, 9223372036854775794), None),
+        (links(1, 2) + 'DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL{gpu="0",UUID="GPU-A"} 7\n', 7.0),
+    ],
+)
+def test_what_is_told_of_each_link_is_summed_where_there_is_no_total(page, value):
+    node = Node(name="n1", cards=(Card(name="n1/gpu0", node="n1", index=0, uuid="GPU-A"),))
+    found = {one.field: one for one in parse_page(page, node, 0)}
+    assert (value, value is None) == (found["nvlink_replays"].value, bool(found["nvlink_replays"].reason))

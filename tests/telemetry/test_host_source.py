@@ -6,7 +6,7 @@ from rackgate.telemetry.reading import HOST_FIELDS
 from rackgate.telemetry.runner import LocalRunner, Ran, RootRunner
 
 EXCHANGED = {"clock_to_ours_s", "clock_to_ours_bound_s"}
-OWN = set(HOST_FIELDS) - {"xid_watch"} - EXCHANGED
+OWN = set(HOST_FIELDS) - {"xid_watch", "xid_events"} - EXCHANGED
 NET = """Inter-|   Receive                                                |  Transmit
  face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier
     lo: 1 1 9 9 0 0 0 0 1 1 9 9 0 0 0 0

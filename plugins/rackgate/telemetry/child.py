@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import selectors
+import select
 import signal
 import subprocess
 import sys
@@ -38,6 +38,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._stuck: subprocess.Popen[bytes] | None = None
         self._rest = b""
+        self._poll = select.poll()
         self._closed = False
 
     @property
@@ -94,6 +95,8 @@ class Child:
             env=None if self._environment is None else {**os.environ, **self._environment},
             start_new_session=True,
         )
+        self._poll = select.poll()
+        self._poll.register(_pipe(self._process.stdout), select.POLLIN)
         return self._process
 
     def _abandon(self) -> None:
@@ -107,15 +110,14 @@ class Child:
     def _line(self, process: subprocess.Popen[bytes], deadline_s: float) -> bytes:
         pipe = _pipe(process.stdout)
         until = time.monotonic() + deadline_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(pipe, selectors.EVENT_READ)
-            while b"\n" not in self._rest:
-                if not selector.select(max(0.0, until - time.monotonic())):
-                    raise TimeoutError
-                chunk = os.read(pipe.fileno(), 1 << 20)
-                if not chunk:
-                    raise EOFError(f"exit status {process.poll()}")
-                self._rest += chunk
+        while b"\n" not in self._rest:
+            left_ms = max(0.0, until - time.monotonic()) * 1e3
+            if not self._poll.poll(left_ms):
+                raise TimeoutError
+            chunk = os.read(pipe.fileno(), 1 << 16)
+            if not chunk:
+                raise EOFError(f"exit status {process.poll()}")
+            self._rest += chunk
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 

@@ -173,8 +173,31 @@ def _card_readings(page: CardPage, entity: str, node: str, t_ns: int) -> list[Re
         known = found.get(our_name)
         if known is None or known.value is None:
             found[our_name] = Reading(t_ns, node, entity, our_name, *reading)
+    found |= {
+        name: one
+        for name, one in _of_links(page, entity, node, t_ns).items()
+        if name not in found or found[name].value is None
+    }
     found |= _of_amd(page, entity, node, t_ns)
     return list(found.values())
+
+
+def _of_links(page: CardPage, entity: str, node: str, t_ns: int) -> dict[str, Reading]:
+    """Return the sum over all links of what an exporter tells of each; of a blank one nothing is known."""
+    by_name: dict[str, list[float]] = {}
+    for (name, _), value in page.links.items():
+        by_name.setdefault(name, []).append(value)
+    found = {}
+    for name, values in by_name.items():
+        if name not in NAMES:
+            continue
+        our_name, factor = NAMES[name]
+        blank = [value for value in values if is_blank(value)]
+        total = None if blank else sum(values) * factor
+        reason = Reason.BLANK if blank else None
+        detail = f"{name} of {len(blank)} of {len(values)} links is DCGM's blank" if blank else ""
+        found[our_name] = Reading(t_ns, node, entity, our_name, total, reason, detail)
+    return found
 
 
 def _of_amd(page: CardPage, entity: str, node: str, t_ns: int) -> dict[str, Reading]:

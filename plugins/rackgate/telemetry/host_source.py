@@ -28,7 +28,12 @@ _FILES = (
     "/sys/class/infiniband/*/ports/*/state",
     *(f"/sys/class/infiniband/*/ports/*/counters/{name}" for name in _COUNTERS),
 )
-_OTHERS = ("xid_watch", "clock_to_ours_s", "clock_to_ours_bound_s")  # the kernel log's, and seldom asked
+_OTHERS = (
+    "xid_watch",
+    "xid_events",
+    "clock_to_ours_s",
+    "clock_to_ours_bound_s",
+)  # the kernel log's, and seldom asked
 _FIELDS = tuple(name for name in HOST_FIELDS if name not in _OTHERS)
 _EXCHANGE_S = 60.0
 _DISK = Command(argv=("df", "-Pk", "/"))

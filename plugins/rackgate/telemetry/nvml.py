@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "BRIEF",
     "Asked",
     "ask",
     "attempt",
+    "brief_values",
     "card_signals",
     "clock_event_reasons",
     "fabric_info",
@@ -31,6 +33,8 @@ __all__ = [
 ]
 
 _UNIFIED_WITHIN = 0.005
+_SLOWDOWN = 1  # NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
+_LINKS = 18  # where the bindings do not say how many a card can have
 
 _REASONS = {
     3: Reason.UNSUPPORTED,
@@ -63,6 +67,9 @@ _FIELD_IDS = {
     "nvlink_symbol_errors": (221, 1.0),
     "recovery_action": (230, 1.0),
 }
+BRIEF = ("temperature_c", "power_w", "sm_clock_mhz", "clock_event_reasons")
+"""What `brief_values` gives, in its order."""
+
 _FAST_IDS = ("memory_temperature_c", "energy_j", "power_instant_w")
 _VALUE_NAMES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 _BLANK_INTEGERS = frozenset({2**32 - 1, 2**64 - 1})
@@ -81,9 +88,10 @@ class Asked:
 def ask(what: str, call: Callable[[], Any], factor: float = 1.0) -> Asked:
     """Return what a call gives times `factor`; an NVML error is the reason why there is no value."""
     value, refused = attempt(what, call)
-    refused = value if isinstance(value, Asked) else refused
     if refused is not None:
         return refused
+    if type(value) is Asked:
+        return value
     if value in _BLANK_INTEGERS:
         return Asked(None, Reason.BLANK, f"{what}: NVML gives its blank value")
     return Asked(float(value) * factor)
@@ -165,7 +173,7 @@ def card_signals(
     used, total, _ = memory(nvml, handle, host_memory_bytes)
     found |= {
         "utilisation_pct": compute,
-        "temperature_margin_c": ask("margin", lambda: nvml.nvmlDeviceGetMarginTemperature(handle)),
+        "temperature_margin_c": _margin(nvml, handle, found["temperature_c"]),
         "memory_clock_mhz": ask("memory clock", lambda: nvml.nvmlDeviceGetClockInfo(handle, 2)),
         "memory_used_mib": used,
         **_field_values(nvml, handle, tuple(_FIELD_IDS) if slow else _FAST_IDS),
@@ -182,12 +190,41 @@ def card_signals(
     return found
 
 
+def brief_values(nvml: Any, handle: Any) -> list[Any]:
+    """Return what `card_signals` gives in brief, in its order: values, or [reason, detail].
+
+    It is asked ten times a second: what is answered at once takes no detour through `Asked`.
+    """
+    try:
+        values = [
+            float(nvml.nvmlDeviceGetTemperature(handle, 0)),
+            nvml.nvmlDeviceGetPowerUsage(handle) * 1e-3,
+            float(nvml.nvmlDeviceGetClockInfo(handle, 1)),
+            float(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)),
+        ]
+    except (AttributeError, NVMLError):
+        values = list(_BLANK_INTEGERS)
+    if not _BLANK_INTEGERS.isdisjoint(values):
+        asked = card_signals(nvml, handle, slow=False, brief=True).values()
+        return [one.value if one.reason is None else [one.reason, one.detail] for one in asked]
+    return values
+
+
 def _temperature(nvml: Any, handle: Any) -> Any:
     """Ask by the new name, then by the old one, which newer drivers drop."""
     value, refused = attempt("temperature", lambda: nvml.nvmlDeviceGetTemperatureV(handle, 0))
     if refused is None or refused.code not in (3, 13, 25):
         return value if refused is None else refused
     return nvml.nvmlDeviceGetTemperature(handle, 0)
+
+
+def _margin(nvml: Any, handle: Any, temperature: Asked) -> Asked:
+    """Ask for the margin to slowdown; of an older driver's threshold the temperature is taken."""
+    told = ask("margin", lambda: nvml.nvmlDeviceGetMarginTemperature(handle))
+    if told.code not in (3, 13) or temperature.value is None:
+        return told
+    limit = ask("threshold", lambda: nvml.nvmlDeviceGetTemperatureThreshold(handle, _SLOWDOWN))
+    return told if limit.value is None else Asked(limit.value - temperature.value)
 
 
 def _slow_signals(nvml: Any, handle: Any) -> dict[str, Asked]:
@@ -216,7 +253,7 @@ def _ecc_errors(nvml: Any, handle: Any, kind: int, counter: int) -> Any:
 def _links_up(nvml: Any, handle: Any) -> float:
     """Count the links that are active; a card with none gives NVML's refusal of the first."""
     active = float(nvml.nvmlDeviceGetNvLinkState(handle, 0))
-    for link in range(1, 18):
+    for link in range(1, getattr(nvml, "NVML_NVLINK_MAX_LINKS", _LINKS)):
         state, refused = attempt("NVLink", partial(nvml.nvmlDeviceGetNvLinkState, handle, link))
         if refused is not None:
             break

@@ -11,11 +11,12 @@ __all__ = ["card_facts", "driver_facts"]
 
 
 def card_facts(nvml: Any, handle: Any) -> dict[str, str | None]:
-    """Return what a card is: UUID, serial, part, VBIOS, PCI address, name, fabric domain."""
+    """Return what a card is: UUID, serial, part, board, VBIOS, PCI address, name, fabric domain."""
     calls = {
         "uuid": lambda: nvml.nvmlDeviceGetUUID(handle),
         "serial": lambda: nvml.nvmlDeviceGetSerial(handle),
         "part": lambda: nvml.nvmlDeviceGetBoardPartNumber(handle),
+        "board": lambda: f"0x{nvml.nvmlDeviceGetBoardId(handle):x}",
         "vbios": lambda: nvml.nvmlDeviceGetVbiosVersion(handle),
         "name": lambda: nvml.nvmlDeviceGetName(handle),
         "pci": lambda: canonical_pci(nvml.nvmlDeviceGetPciInfo(handle).busId),

@@ -57,6 +57,8 @@ class NvmlSource:
         self._full_s = full_s
         self._child = Child("rackgate.telemetry.nvml_worker", environment)
         self._slow_at = self._full_at = -1e9
+        self._events_problem = ""
+        self._places: list[int | None] = [self._index_of(card) for card in node.cards]
 
     def poll(self) -> list[Reading]:
         """Return every field of each declared card, or why there is none."""
@@ -80,8 +82,10 @@ class NvmlSource:
         if "facts" in answer:
             self.facts = {int(index): facts for index, facts in answer["facts"].items()}
             self.driver = answer["driver"]
-            self.problem = answer["events_problem"]
-        return self._readings(answer)
+            self.problem = self._events_problem = answer["events_problem"]
+            self._places = [self._index_of(card) for card in self._node.cards]
+        readings = self._readings(answer)
+        return [*readings, self._watching(int(answer["t_ns"]))] if slow else readings
 
     def nothing(self, reason: Reason, detail: str) -> list[Reading]:
         """Return the required fields of each card without a value."""
@@ -99,6 +103,9 @@ class NvmlSource:
                 part=facts.get("part"),
                 vbios=facts.get("vbios"),
                 name=facts.get("name"),
+                persistence={"1": "Enabled", "0": "Disabled"}.get(facts.get("persistence") or ""),
+                ecc={"1": "Enabled", "0": "Disabled"}.get(facts.get("ecc") or ""),
+                fabric_domain=facts.get("fabric"),
             )
             for index, facts in self.facts.items()
         )
@@ -109,23 +116,31 @@ class NvmlSource:
         self._child.close()
 
     def _readings(self, answer: Mapping[str, Any]) -> list[Reading]:
-        node, t_ns = self._node.name, int(answer["t_ns"])
+        node, t_ns, fields = self._node.name, int(answer["t_ns"]), answer["fields"]
         entities: dict[int, str] = {}
         readings: list[Reading] = []
-        for card in self._node.cards:
-            index = self._index_of(card)
-            if index is None or str(index) not in answer["cards"]:
+        for card, index in zip(self._node.cards, self._places, strict=True):
+            values = None if index is None else answer["cards"].get(str(index))
+            if index is None or values is None:
                 readings += self._lost(card, index, answer, t_ns)
                 continue
             entities[index] = card.name
-            readings += [
-                _reading(t_ns, node, card.name, field, value)
-                for field, value in answer["cards"][str(index)].items()
-            ]
+            for field, value in zip(fields, values, strict=True):
+                if type(value) is list:
+                    reason, detail = value
+                    readings.append(Reading(t_ns, node, card.name, field, None, Reason(reason), detail))
+                else:
+                    readings.append(Reading(t_ns, node, card.name, field, value))
         for event in answer["events"]:
             entity = entities.get(event["index"], node)
             readings.append(Reading(int(event["t_ns"]), node, entity, "xid", float(event["xid"])))
         return readings
+
+    def _watching(self, t_ns: int) -> Reading:
+        """Return whether the driver tells XIDs as events; else the kernel's log alone has them."""
+        name, told = self._node.name, not self._events_problem
+        reason = None if told else Reason.UNSUPPORTED
+        return Reading(t_ns, name, name, "xid_events", 1.0 if told else None, reason, self._events_problem)
 
     def _index_of(self, card: Card) -> int | None:
         by_uuid = (index for index, facts in self.facts.items() if card.uuid and facts["uuid"] == card.uuid)
@@ -141,9 +156,3 @@ class NvmlSource:
             Reading(t_ns, self._node.name, card.name, field, None, Reason.ABSENT, detail)
             for field in REQUIRED
         ]
-
-
-def _reading(t_ns: int, node: str, entity: str, field: str, value: Any) -> Reading:
-    if isinstance(value, list):
-        return Reading(t_ns, node, entity, field, None, Reason(value[0]), value[1])
-    return Reading(t_ns, node, entity, field, float(value))

@@ -1,7 +1,8 @@
 """The process that asks the driver: one line of JSON in, one line out, until its standard input ends.
 
 `{"slow": true}` asks for the fields that seldom change too, `{"brief": true}` for those alone that move
-at once. A driver that hangs takes this process with it, not the one that measures.
+at once. `fields` names the values of each card, in their order. A driver that hangs takes this process
+with it, not the one that measures.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from typing import Any
 
 import pynvml
 
-from rackgate.telemetry.nvml import card_signals
+from rackgate.telemetry.nvml import BRIEF, brief_values, card_signals
 from rackgate.telemetry.nvml_facts import card_facts, driver_facts
 
 __all__ = ["main"]
 
 _XID_EVENT = 0x8
-_WAIT_MS = 1000
+_WAIT_MS = 5000  # an event is told at once: this is how often nothing is
 _TIMEOUT, _UNINITIALISED = 10, 1
 
 
@@ -44,21 +45,28 @@ class _Driver:
         self._events: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         self.events_problem = ""
-        threading.Thread(target=self._watch, name="xid-events", daemon=True).start()
+        event_set = self._registered()
+        if event_set is not None:
+            watch = threading.Thread(target=self._watch, args=(event_set,), name="xid-events", daemon=True)
+            watch.start()
 
     def events(self) -> list[dict[str, Any]]:
         with self._lock:
             taken, self._events = self._events, []
         return taken
 
-    def _watch(self) -> None:
+    def _registered(self) -> Any:
+        """Return the set of XID events of all cards; None if the driver gives none, `events_problem` then."""
         try:
             event_set = pynvml.nvmlEventSetCreate()
             for handle in self.handles.values():
                 pynvml.nvmlDeviceRegisterEvents(handle, _XID_EVENT, event_set)
         except pynvml.NVMLError as error:
             self.events_problem = f"no XID events from the driver: {error}"
-            return
+            return None
+        return event_set
+
+    def _watch(self, event_set: Any) -> None:
         index_of = {_address(handle): index for index, handle in self.handles.items()}
         while True:
             try:
@@ -67,7 +75,7 @@ class _Driver:
                 if error.value == _UNINITIALISED:
                     return
                 if error.value != _TIMEOUT:
-                    time.sleep(_WAIT_MS / 1e3)
+                    time.sleep(1.0)
                 continue
             seen = {
                 "t_ns": time.perf_counter_ns(),
@@ -90,17 +98,20 @@ def _host_memory_bytes() -> int | None:
 
 
 def _answer(driver: _Driver, *, slow: bool, brief: bool, first: bool) -> dict[str, Any]:
-    cards = {}
+    names: list[str] = list(BRIEF)
+    cards: dict[int, list[Any]] = {}
     for index, handle in driver.handles.items():
-        signals = card_signals(
-            pynvml, handle, slow=slow, brief=brief, host_memory_bytes=driver.host_memory_bytes
-        )
-        cards[index] = {
-            name: one.value if one.reason is None else [one.reason, one.detail]
-            for name, one in signals.items()
-        }
+        if brief and not slow:
+            cards[index] = brief_values(pynvml, handle)
+            continue
+        signals = card_signals(pynvml, handle, slow=slow, host_memory_bytes=driver.host_memory_bytes)
+        names = list(signals)
+        cards[index] = [
+            one.value if one.reason is None else [one.reason, one.detail] for one in signals.values()
+        ]
     answer: dict[str, Any] = {
         "t_ns": time.perf_counter_ns(),
+        "fields": names,
         "cards": cards,
         "refused": driver.refused,
         "events": driver.events(),

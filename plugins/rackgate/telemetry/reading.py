@@ -138,6 +138,7 @@ CHASSIS_FIELDS = {
 
 HOST_FIELDS = {
     "xid_watch": "bool",
+    "xid_events": "bool",
     "cpu_pct": "%",
     "host_memory_available_mib": "MiB",
     "clock_offset_s": "s",
@@ -150,7 +151,9 @@ HOST_FIELDS = {
     "infiniband_errors": "errors",
     "disk_free_mib": "MiB",
 }
-"""Signals of a node's operating system; `xid_watch` is 1 while its kernel log is read to its end."""
+"""Signals of a node's operating system; `xid_watch` is 1 while its kernel log is read to its end.
+`xid_events` is 1 while the driver tells XIDs as events.
+"""
 
 FIELDS = CARD_FIELDS | EVENT_FIELDS | ENGINE_FIELDS | CHASSIS_FIELDS | HOST_FIELDS
 """Every field and its unit."""
