@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from rackgate.cli import main
+from rackgate.hindsight.finished import Finished
+from rackgate.measurement import Symptom
 from rackgate.record import read_records
+from rackgate.slo import Check, Op, Scope, Slo
 
 ROOT = Path(__file__).parents[2]
 PATIENT = """
@@ -214,3 +217,33 @@ def test_a_folder_without_evidence_is_refused(tmp_path, capsys, content):
         (tmp_path / "evidence" / "records.jsonl").write_bytes(content)
     assert 4 == main(["judge", str(tmp_path)])
     assert "records.jsonl" in capsys.readouterr().err
+
+
+def test_codes_that_were_seen_stay_with_what_was_probed():
+    row = Slo(
+        id="preflight.card_xids",
+        stage="preflight",
+        metric="xids_since_boot",
+        statistic="value",
+        op=Op.EQUAL,
+        bound=0.0,
+        unit="events",
+        scope=Scope.CARD,
+        source="test",
+    )
+    seen = {"key": "xid:79", "seen": "XID 79 on node1/gpu0"}
+    record = {
+        "kind": "verdict",
+        "entity": "node1/gpu0",
+        "stage": "preflight",
+        "metric": "xids_since_boot",
+        "statistic": "value",
+        "load": None,
+        "unit": "events",
+        "value": 1.0,
+        "reason": None,
+        "symptoms": [seen],
+    }
+    known = Finished(folder=Path(), records=(record,), digest="", target=None, loads={})
+    measured = known.recorded(Check(slo=row, entity="node1/gpu0"))
+    assert (Symptom(**seen),) == measured.symptoms
