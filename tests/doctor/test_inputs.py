@@ -16,6 +16,7 @@ from rackgate.target import (
     EngineSpec,
     Expect,
     Gateway,
+    LoadMachines,
     Member,
     Node,
     NodeAccess,
@@ -205,6 +206,15 @@ def test_loads_through_a_gateway_need_the_gateway(outlooks, engine):
     broken = target(engine=engine, gateway=Gateway(url="http://127.0.0.1:1"))
     assert Outlook.UNKNOWN == outlooks(broken, [asked])["soak.error_rate @ rack"].outlook
     assert Outlook.RUN == outlooks(target(engine=engine), [asked])["soak.error_rate @ rack"].outlook
+
+
+def test_loads_from_other_machines_need_their_cluster(outlooks, engine):
+    asked = row("error_rate", "rack", stage="soak", load="mix", op="<=", bound=0.01)
+    lost = target(engine=engine, load_machines=LoadMachines(ray="127.0.0.1:9"))
+    one = outlooks(lost, [asked])["soak.error_rate @ rack"]
+    assert Outlook.UNKNOWN == one.outlook
+    assert one.because.startswith("no Ray cluster answers at 127.0.0.1:9")
+    assert one.cure.startswith("start it with `ray start --head`")
 
 
 def test_facts_of_an_opened_host_are_read(outlooks):

@@ -5,6 +5,7 @@ ahead, where a time namespace may be made.
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import pytest
 from rackgate.cli import main
 from rackgate.load import Arrival, Limits, Load
 from rackgate.loadgen import Endpoint, start_load
+from rackgate.loadgen.load_machine import LoadMachine
 from rackgate.loadgen.machines import NoLoadMachines
 from rackgate.measurement import Reason
 from rackgate.record import read_records
@@ -172,6 +174,28 @@ def test_what_a_lost_machine_measured_is_kept_and_the_load_is_unknown(tmp_path, 
     span_s = (samples.scheduled_ns.max() - samples.scheduled_ns.min()) / 1e9
     assert span_s < 60  # on one axis, although the clocks are 1,000 s apart
     assert not running.running
+
+
+def test_a_machine_removes_what_a_killed_one_left_and_nothing_of_a_living_one(tmp_path, monkeypatch):
+    code = "from rackgate.loadgen.load_machine import LoadMachine; m = LoadMachine(); print(); input()"
+    held = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "env": {**os.environ, "TMPDIR": str(tmp_path)},
+    }
+    living, killed = (subprocess.Popen([sys.executable, "-c", code], **held) for _ in range(2))
+    with living, killed:
+        for one in (living, killed):
+            one.stdout.readline()
+        assert 2 == len(list(tmp_path.iterdir()))
+        killed.kill()
+        killed.wait()
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        machine = LoadMachine()
+        assert 2 == len(list(tmp_path.iterdir()))
+        machine.close()
+        living.communicate(b"\n", 30)
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_a_load_that_is_ended_early_keeps_what_was_measured_on_every_machine(tmp_path, reference, machines):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import httpx
 
     from rackgate.route import Route
-    from rackgate.target import EngineSpec, Node, Target
+    from rackgate.target import EngineSpec, LoadMachines, Node, Target
     from rackgate.telemetry.event_book import EventBook
     from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.smi_inventory import ListedCard
@@ -37,6 +37,7 @@ __all__ = [
     "ask_gateway",
     "ask_host",
     "ask_kernel_log",
+    "ask_load_machines",
     "ask_tools",
 ]
 
@@ -161,6 +162,18 @@ def ask_gateway(target: Target, limit_s: float) -> Engineered:
     return unset or _answering(
         gateway.url, target.model, gateway.api_key_env, protocol, limit_s, gateway.route
     )
+
+
+def ask_load_machines(machines: LoadMachines) -> Engineered:
+    """Return whether the cluster of the load machines answers, and Ray is installed here."""
+    from rackgate.loadgen.machines import NoLoadMachines, check_machines
+
+    try:
+        check_machines(machines)
+    except NoLoadMachines as error:
+        text, _, cure = str(error).rpartition(": ")
+        return Engineered(ok=False, text=text, cure=cure)
+    return Engineered(ok=True)
 
 
 def _unset_key(name: str | None) -> Engineered | None:

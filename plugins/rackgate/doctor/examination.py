@@ -48,6 +48,7 @@ class Examination:
     tools: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
     engines: Mapping[str, Engineered] = field(default_factory=dict)
     gateway: Engineered | None = None
+    load_machines: Engineered | None = None
 
 
 def examine(target: Target, tools: Iterable[str] = (), deadline_s: float = 8.0) -> Examination:
@@ -70,6 +71,8 @@ def examine(target: Target, tools: Iterable[str] = (), deadline_s: float = 8.0) 
         jobs["engines", spec.entity] = partial(asking.ask_engine, spec, target, limit_s)
     if target.gateway is not None:
         jobs["gateway", "gateway"] = partial(asking.ask_gateway, target, limit_s)
+    if target.load_machines is not None:
+        jobs["load_machines", "load_machines"] = partial(asking.ask_load_machines, target.load_machines)
     answers = within(jobs, deadline_s)
 
     def of(kind: str) -> dict[str, Any]:
@@ -87,4 +90,5 @@ def examine(target: Target, tools: Iterable[str] = (), deadline_s: float = 8.0) 
         tools={(node, name): path for node, found in of("tools").items() for name, path in found.items()},
         engines=of("engines"),
         gateway=of("gateway").get("gateway"),
+        load_machines=of("load_machines").get("load_machines"),
     )

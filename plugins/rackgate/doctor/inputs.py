@@ -141,6 +141,16 @@ def _engine(_: Input, place: str, seen: Examination) -> Tried:
     return _served("engine", place, seen.engines.get(place), seen)
 
 
+def _samples(one: Input, place: str, seen: Examination) -> Tried:
+    machines, found = seen.target.load_machines, seen.load_machines
+    if machines is not None and found is None:
+        text = f"{machines.ray} did not answer within {seen.deadline_s:g} s"
+        return Tried(ok=False, text=text, cure="see the route to [load_machines] ray")
+    if found is not None and not found.ok:
+        return Tried(ok=False, text=found.text, cure=found.cure)
+    return _engine(one, place, seen)
+
+
 def _gateway(_: Input, place: str, seen: Examination) -> Tried:
     return _served("gateway", place, seen.gateway, seen)
 
@@ -187,7 +197,7 @@ def _node(place: str, seen: Examination) -> Node | None:
 
 
 _TRIALS: Mapping[str, Callable[[Input, str, Examination], Tried]] = {
-    "samples": _engine,
+    "samples": _samples,
     "engine": _engine,
     "gateway": _gateway,
     "card": _card,

@@ -6,9 +6,12 @@ questions keeps its threads out of the processes that stamp arrivals.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import selectors
+import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +31,8 @@ MOST_AT_ONCE = 1 << 22
 """Bytes of samples of one worker that go out in one answer."""
 
 _GRACE_S = 2.0
+_PREFIX = "rackgate-load-machine-"
+_LOCK = "lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +70,15 @@ class Heard:
 
 
 class LoadMachine:
-    """The workers of one load on one machine. Its folder is gone when it is closed."""
+    """The workers of one load on one machine.
+
+    Its folder is gone when it is closed; that of one that was killed, when the next one begins.
+    """
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="rackgate-load-")
+        _remove_abandoned()
+        self._folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
+        self._lock = _locked(Path(self._folder.name) / _LOCK)
         self._workers: list[WorkerProcess] = []
         self._sent: dict[int, int] = {}
         self._meeting = Path(self._folder.name) / "meeting"
@@ -121,6 +131,7 @@ class LoadMachine:
         """End the workers and remove what they left here."""
         for worker in self._workers:
             worker.end(_GRACE_S)
+        os.close(self._lock)
         self._folder.cleanup()
 
     def _hear(self, worker: WorkerProcess) -> Heard:
@@ -137,6 +148,23 @@ class LoadMachine:
         worker.end(_GRACE_S)
         result = worker.result
         return replace(heard, result=result, died=worker.last_words() if result is None else None)
+
+
+def _locked(path: Path) -> int:
+    """Make a file that is locked as long as this process lives; it is never seen unlocked."""
+    new = path.with_name(f"{path.name}.new")
+    descriptor = os.open(new, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    new.rename(path)
+    return descriptor
+
+
+def _remove_abandoned() -> None:
+    """Remove the folders of this user's load machines whose process is gone."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
+        with suppress(OSError), lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 def _with_files(plan: Plan, here: Mapping[str, str]) -> Plan:
