@@ -261,7 +261,7 @@ def simulated(tmp_path):
 def accepted(tmp_path, simulated):
     """Run the soak of an acceptance from load machines; return the finished process."""
 
-    def accepted(ray):
+    def accepted(ray, second="lm2"):
         target, rows = tmp_path / "rack.toml", tmp_path / "slo.toml"
         target.write_text(
             f"""
@@ -278,7 +278,7 @@ def accepted(tmp_path, simulated):
             pool = "cpu"
             [load_machines]
             ray = "{ray}"
-            nodes = ["lm1", "lm2"]
+            nodes = ["lm1", "{second}"]
             """
         )
         rows.write_text(
@@ -310,6 +310,19 @@ def test_an_acceptance_takes_its_load_from_the_machines_and_records_their_clocks
     assert [["lm1", "lm2"]] == [[clock["machine"] for clock in load["clocks"]] for load in loads]
     assert [True] == [load["reconciles"] for load in loads]
     assert "Load machines" in (tmp_path / "run/views/default/report.html").read_text()
+
+
+def test_a_load_whose_machine_is_gone_when_it_begins_is_unknown_and_says_so(accepted, cluster, tmp_path):
+    done = accepted(cluster.address, "gone")
+    records = list(read_records(tmp_path / "run/evidence/records.jsonl"))
+    (load,) = [record for record in records if record["kind"] == "load"]
+    assert (1, "unreachable", []) == (done.returncode, load["reason"], load["clocks"])
+    assert "has no node gone; it has head, lm1, lm2" in load["detail"]
+    rows = {record["slo"]: record for record in records if record["kind"] == "verdict"}
+    assert ("UNKNOWN", "unreachable") == (
+        rows["soak.error_rate"]["verdict"],
+        rows["soak.error_rate"]["reason"],
+    )
 
 
 def test_an_acceptance_without_its_load_machines_is_refused(accepted, tmp_path):
