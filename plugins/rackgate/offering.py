@@ -10,6 +10,7 @@ from rackgate.judge import judge
 from rackgate.measurement import Reason
 from rackgate.metrics.requests import lateness
 from rackgate.observation import Observation, Offer
+from rackgate.planned_loads import tell_left_out, too_long
 from rackgate.target import GATEWAY
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from rackgate.run import Run
     from rackgate.target import Target
 
-__all__ = ["follow", "lag_limit_ms", "loads_of", "offer_load", "offer_look", "record_look"]
+__all__ = ["follow", "lag_limit_ms", "offer_load", "offer_look", "record_look"]
 
 _END_LIMIT_S = 10.0
 _ATTEMPTS = 2
@@ -30,24 +31,12 @@ _NEXT_ATTEMPT = 7_919
 """What the seed grows by, so that no prompt is one that the engines have in their caches."""
 
 
-def loads_of(run: Run, stage: str, first: str) -> tuple[str, ...]:
-    """Return the loads of a stage: its own one, then each that a row names and will be judged by."""
-    asked = [
-        check.slo.load
-        for check in run.ledger.planned.values()
-        if check.slo.stage == stage
-        and check.slo.load is not None
-        and not (check.declared_absent or check.not_assessed or check.undecidable)
-        and run.ledger.gated_by(check) is None
-    ]
-    return tuple(dict.fromkeys([first, *asked]))
-
-
 def offer_load(
     run: Run, target: Target, stage: str, load: Load, endpoints: Sequence[Endpoint], *, label: str
 ) -> Offer:
     """Offer `load` to all endpoints at once, at most as many looks as it plans; never raises for the rack."""
     looks: list[OfferedLoad] = []
+    tell_left_out(run, stage, load)
     planned = load.looks or (load.planned_requests,)
     done = 0
     for number, total in enumerate(planned):
@@ -82,6 +71,11 @@ def offer_look(
     void, which is recorded, and is offered once more, whatever the rack did in it. Ctrl-C ends the load:
     what was measured until then is recorded, then `KeyboardInterrupt` goes on.
     """
+    refusal = too_long(load, endpoints) if look == 0 else ""
+    if refusal:
+        refused = _unoffered(load, label, endpoints, Reason.NOT_CONFIGURED, refusal)
+        record_look(run, stage, refused, number=look)
+        return refused
     for attempt in range(1, _ATTEMPTS + 1):
         offered = _offer_once(
             run, target, stage, load, endpoints, label, look, requests, meanwhile, attempt=attempt
@@ -111,6 +105,15 @@ def _with_cards(run: Run, offered: OfferedLoad) -> OfferedLoad:
     return replace(offered, reason=Reason.DIED, detail=f"it is invalid: an engine lost its cards: {text}")
 
 
+def _unoffered(
+    load: Load, label: str, endpoints: Sequence[Endpoint], reason: Reason, detail: str
+) -> OfferedLoad:
+    from rackgate.loadgen import OfferedLoad
+
+    called = tuple(endpoint.entity for endpoint in endpoints)
+    return OfferedLoad(load=load, label=label, engines=called, reason=reason, detail=detail)
+
+
 def _offer_once(
     run: Run,
     target: Target,
@@ -125,7 +128,6 @@ def _offer_once(
     attempt: int,
 ) -> OfferedLoad:
     from rackgate.loadgen.machines import NoLoadMachines
-    from rackgate.loadgen.offered import OfferedLoad
     from rackgate.loadgen.prefix_cache import counters_meanwhile, read_pages
     from rackgate.loadgen.server_ttft import histograms_meanwhile
 
@@ -136,9 +138,7 @@ def _offer_once(
             run, target, stage, load, endpoints, label=label, look=look, requests=requests, attempt=attempt
         )
     except NoLoadMachines as error:
-        called = tuple(endpoint.entity for endpoint in endpoints)
-        reason, detail = Reason.UNREACHABLE, str(error)
-        return OfferedLoad(load=load, label=label, engines=called, reason=reason, detail=detail)
+        return _unoffered(load, label, endpoints, Reason.UNREACHABLE, str(error))
     with begun as running:
         try:
             meanwhile(running)

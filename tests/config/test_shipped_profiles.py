@@ -54,3 +54,19 @@ def test_a_file_that_is_no_toml_is_told(shipped, tmp_path):
     site.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not valid TOML"):
         shipped(path=site)
+
+
+def test_the_rows_of_the_load_generator_follow_the_tightest_tail_of_ttft(shipped, tmp_path):
+    rows = ("selfcheck.measurement_error_p99", "selfcheck.schedule_lag_p99")
+    assert [9.0, 9.0] == [shipped().slo(row).bound for row in rows]
+    site = tmp_path / "site.toml"
+    change = '[[slo]]\nid = "{row}"\nbound = {bound}\nreason = "contract 3"\n'
+    for row, bound, expected in (
+        ("single_card.ttft_p95", 100.0, 2.0),
+        ("single_card.ttft_p50", 100.0, 9.0),
+        ("soak.ttft_p99", 20.0, 1.0),
+    ):
+        site.write_text(change.format(row=row, bound=bound))
+        agreed = shipped(path=site)
+        assert [expected, expected] == [agreed.slo(one).bound for one in rows]
+    assert "2 % of the tightest bound of a TTFT tail, 20 ms" == agreed.slo(rows[0]).source

@@ -23,6 +23,8 @@ MOONCAKE = str(Path(__file__).parent.parent / "traces" / "mooncake.jsonl")
 LOAD = Load(
     name="s", prompt_tokens=40, output_tokens=8, arrival=Arrival.CONSTANT, rate_per_s=50.0, duration_s=2.0
 )
+TASK = "Continue this list of words as a story: "
+"""What every plain prompt begins with: shorter than any block of a prefix cache."""
 
 
 def plan_of(load, seed=1):
@@ -208,6 +210,21 @@ def test_prompts_share_their_prefix_and_nothing_else():
     assert {40} == {len(prompt) for prompt in prompts}
     assert 2 == len({tuple(prompt[:25]) for prompt in prompts})
     assert 40 == len({tuple(prompt[25:31]) for prompt in prompts})
+
+
+@pytest.mark.parametrize(
+    "spread", [None, Spread(shape=Shape.UNIFORM, deviation=5.0)], ids=["plain", "varied"]
+)
+def test_warm_up_primes_no_prefix_cache_for_what_is_measured(spread):
+    load = replace(LOAD, prompt_spread=spread)
+    assert (spread is None) == load.plain
+    measured, warm = (
+        {body["messages"][0]["content"].removeprefix(TASK)[:20] for body in bodies(load, 60, kind)[1]}
+        for kind in "rw"
+    )
+    assert (60, 60) == (len(measured), len(warm))
+    assert not measured & warm
+    assert not set(bodies(load, 60)[0]) & set(bodies(load, 60, "w")[0])
 
 
 def test_warm_up_shares_no_prefix_with_what_is_measured():

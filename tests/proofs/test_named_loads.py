@@ -46,6 +46,44 @@ def test_a_stage_offers_every_load_that_its_rows_name(run_ladder, tmp_path):
     assert {"assistant", "mine", "interactive", "repeats"} == {one["load"] for one in outcome.of("load")}
 
 
+@pytest.mark.proof
+def test_what_exceeds_the_engines_context_is_not_offered_and_the_instrument_is_measured_at_size(
+    run_ladder, tmp_path
+):
+    file, trace = tmp_path / "rows.toml", tmp_path / "b.csv"
+    trace.write_text(
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+        "5,ChatGPT,9,2,11,A\n5.1,ChatGPT,9,0,9,A\n5.2,ChatGPT,8,2,10,A\n"
+    )
+    loads = """
+[load.long]
+prompt_tokens = 32000
+output_tokens = 1000
+concurrency = 45
+looks = [10]
+
+[load.replay]
+prompt_tokens = 8
+output_tokens = 2
+arrival = "trace"
+trace = "{trace}"
+"""
+    rows = ROW.format(load="long") + ROW.format(load="replay")
+    file.write_text(loads.format(trace=trace) + rows)
+    stages = "--rack-stage=selfcheck,single_card"
+    outcome = run_ladder("--rack-target=sim:1x2", stages, f"--rack-slo={file}")
+    for one in outcome.verdicts("single_card.long_errors").values():
+        assert ("UNKNOWN", "not_configured") == (one["verdict"], one["reason"])
+        assert "33000 tokens of prompt and output exceed the model's context of 32768" in one["detail"]
+        assert "(so says /v1/models): nothing was offered" in one["detail"]
+    assert {"PASS"} == {one["verdict"] for one in outcome.verdicts("single_card.replay_errors").values()}
+    events = {one["event"]: one["text"] for one in outcome.of("event")}
+    assert "single_card: load replay: 1 of 3 left out: failed requests" == events["trace_left_out"]
+    assert "about 90 at once; load long has 90" in events["reference_load"]
+    (reference,) = [one for one in outcome.of("load") if one["stage"] == "selfcheck"]
+    assert reference["peak_in_flight"] > 60
+
+
 def test_the_classes_of_work_ship_as_loads_that_can_be_offered():
     assert ["assistant", "audio_video", "batch", "embedding", "long_context"] == sorted(workloads())
     for name, load in workloads().items():

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from rackgate.config.acceptance_tables import PROFILES, AcceptanceTables, LoadTable, SloTable
 from rackgate.config.consistency import contradicting, impossible, unknown_names
+from rackgate.config.instrument_rows import tightened
 from rackgate.config.probe_tables import ProbeTable, unanswerable
 from rackgate.config.problems import ConfigError, nearest, problems_of, read_toml
 from rackgate.metrics.probes import metrics_of_probes
@@ -92,6 +93,7 @@ def lay_over(
     probes = merge.probe_nouns()
     metrics = {**metrics, **metrics_of_probes(probes.values())}
     loads, slos = merge.nouns(profile)
+    slos = tightened(slos)
     problems = merge.problems + [
         problem
         for row_id, raw in merge.rows.items()

@@ -17,9 +17,11 @@ def observation(rack_run: Run) -> Observation:
     from rackgate.loadgen import measure_instrument
     from rackgate.observation import Observation
     from rackgate.offering import lag_limit_ms, record_look
+    from rackgate.selfcheck import reference_of
 
-    load = rack_run.acceptance.loads["reference"]
-    rack_run.on_progress(f"selfcheck: {load.planned_requests} requests to a reference server")
+    load, size = reference_of(rack_run)
+    rack_run.on_progress(f"selfcheck: {size}")
+    rack_run.event("reference_load", f"selfcheck: {size}")
     instrument = measure_instrument(
         load,
         samples_path=rack_run.sample_file("selfcheck.reference"),

@@ -20,7 +20,7 @@ def observation(
 ) -> Observation:
     """Offer the interactive load, then the others that rows name, to every engine that is not quarantined."""
     from rackgate.observing import observe
-    from rackgate.offering import loads_of
+    from rackgate.planned_loads import loads_of
 
     engines = rack_engines.qualified(rack_run, "single_card")
     endpoints = [rack_engines.endpoint(engine) for engine in engines]

@@ -20,7 +20,7 @@ def observation(
 ) -> Observation:
     """One pair after the other within a node, the nodes side by side."""
     from rackgate.observing import observe, pair_rounds
-    from rackgate.offering import loads_of
+    from rackgate.planned_loads import loads_of
 
     offers = [
         rack_offer(load, endpoints, stage="two_card", label=label)

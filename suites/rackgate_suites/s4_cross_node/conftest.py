@@ -20,7 +20,7 @@ def observation(
 ) -> Observation:
     """Offer one-token calls through the gateway, then the other loads that rows name."""
     from rackgate.observing import observe
-    from rackgate.offering import loads_of
+    from rackgate.planned_loads import loads_of
 
     endpoints = rack_engines.front(rack_run, "cross_node")
     loads = loads_of(rack_run, "cross_node", "calls") if endpoints else ()

@@ -20,7 +20,7 @@ def observation(
 ) -> Observation:
     """Offer the mix to where users come in, then the other loads that rows name."""
     from rackgate.observing import observe
-    from rackgate.offering import loads_of
+    from rackgate.planned_loads import loads_of
 
     endpoints = rack_engines.front(rack_run, "soak")
     loads = loads_of(rack_run, "soak", "mix") if endpoints else ()
