@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -93,6 +94,7 @@ class Load:
     many requests, each with all that was said before it, `think_s` after the answer. The first
     `shared_prefix_tokens` of a prompt are one of `shared_prefixes` texts. With `repeats` above 1 every
     prompt is sent so many times, each after the answer before it, which finds out who caches answers.
+    `expect` is a regular expression that every answer has to match somewhere: one that does not is wrong.
     `protocol` is the one that this load is spoken in, whatever the engine's is. `workers` is the number of
     processes that offer it; None takes as many as its rate needs.
     """
@@ -130,6 +132,7 @@ class Load:
     protocol: str | None = None
     context_tokens: int | None = None
     tokenizer: str | None = None
+    expect: str | None = None
     workers: int | None = None
 
     @property
@@ -171,7 +174,13 @@ class Load:
     @property
     def problems(self) -> tuple[str, ...]:
         """Why this load cannot be offered, each with the field at fault; empty for a possible one."""
-        return (*_bad_numbers(self), *_bad_phases(self), *_bad_arrivals(self), *_bad_lengths(self))
+        return (
+            *_bad_numbers(self),
+            *_bad_phases(self),
+            *_bad_arrivals(self),
+            *_bad_lengths(self),
+            *_bad_expectation(self),
+        )
 
 
 def _bad_numbers(load: Load) -> list[str]:
@@ -235,6 +244,14 @@ def _longest(mean: int, spread: Spread | None) -> int | None:
     longest = math.ceil(mean + spread.deviation) if spread.shape is Shape.UNIFORM else None
     limits = [one for one in (longest, spread.most) if one is not None]
     return max(spread.least, min(limits)) if limits else None
+
+
+def _bad_expectation(load: Load) -> list[str]:
+    try:
+        re.compile(load.expect or "")
+    except re.error as error:
+        return [f"expect: {load.expect!r} is no regular expression: {error}"]
+    return []
 
 
 def _bad_lengths(load: Load) -> list[str]:

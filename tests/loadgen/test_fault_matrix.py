@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from rackgate.load import Limits
+from rackgate.load import Limits, Load
 from rackgate.loadgen import connection, room
 from rackgate.sample import Outcome
 from rackgate.simulator import RackSettings, start_rack
@@ -66,6 +66,27 @@ def test_a_role_at_once_is_no_first_token(ask, raw_server):
     sample = ask(raw_server(handle).url)
     assert Outcome.OK is sample.outcome
     assert sample.ttft_ms() > 140
+
+
+def test_an_answer_that_says_something_else_is_wrong(offer, reply):
+    server = reply(HEAD + TOKENS + b"e\r\ndata: [DONE]\n\n\r\n" + END)
+    right, _ = offer(server.url, requests=2, expect=r"word\d word9$")
+    assert [Outcome.OK] * 2 == [sample.outcome for sample in right]
+    wrong, result = offer(server.url, requests=2, expect="42")
+    assert [(Outcome.WRONG, None)] * 2 == [(sample.outcome, sample.e2e_ms()) for sample in wrong]
+    assert wrong[0].detail.startswith("the answer does not match '42' after 10 chunks: ' word0 word1")
+    assert {"wrong": 2} == result["outcomes"]
+
+
+def test_an_answer_that_is_cut_is_not_judged_by_what_it_says(ask, reply):
+    assert Outcome.TRUNCATED is ask(reply(HEAD + TOKENS + END).url, expect="42").outcome
+
+
+def test_an_expectation_that_is_no_pattern_is_refused():
+    load = Load(name="l", prompt_tokens=8, output_tokens=8, looks=(1,), expect="(")
+    assert ("expect: '(' is no regular expression: missing ), unterminated subpattern at position 0",) == (
+        load.problems
+    )
 
 
 def test_a_redirect_is_told_and_not_followed(ask, reply):

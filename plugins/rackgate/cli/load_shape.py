@@ -45,6 +45,7 @@ def add_shape(group: Any) -> None:
     group.add_argument("--trace-speed", type=float, default=1.0)
     group.add_argument("--context-tokens", type=int, help="the model's context (default: as /v1/models says)")
     group.add_argument("--workers", type=int, help="processes that offer it (default: as its rate needs)")
+    group.add_argument("--expect", metavar="REGEX", help="what every answer has to match: else it is wrong")
     group.add_argument("--tokenizer", metavar="FILE", help="tokenizer.json: exact prompt lengths")
     group.add_argument("--warmup", type=int, default=3, metavar="REQUESTS")
     group.add_argument("--seed", type=int, help="that a call told: the same requests again")
@@ -79,6 +80,7 @@ def load_of(options: argparse.Namespace) -> Load:
         trace=options.trace,
         trace_speed=options.trace_speed,
         context_tokens=options.context_tokens,
+        expect=options.expect,
         tokenizer=options.tokenizer,
         workers=options.workers,
         warmup_requests=options.warmup,

@@ -97,6 +97,7 @@ class LoadTable(_Table):
     repeats: int = Field(default=1, ge=1)
     protocol: ProtocolName | None = None
     context_tokens: int | None = Field(default=None, ge=1)
+    expect: str | None = Field(default=None, min_length=1)
     tokenizer: str | None = None
     workers: int | None = Field(default=None, ge=1)
     reason: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,13 +62,19 @@ class Terms:
     limits: Limits
     unlooked_ns: int
     room: Room
+    expected: re.Pattern[str] | None = None
 
     @classmethod
-    def of(cls, endpoint: Endpoint, protocol: ChatProtocol, limits: Limits, room: Room) -> Terms:
-        """Return the terms of an endpoint; `room` is shared by all of a worker."""
+    def of(
+        cls, endpoint: Endpoint, protocol: ChatProtocol, limits: Limits, room: Room, expect: str | None = None
+    ) -> Terms:
+        """Return an endpoint's terms: `room` is shared by all of a worker, `expect` a pattern or None."""
         nearest_s = min(limits.first_token_s, limits.total_s, limits.stall_s)
         unlooked_ns = min(AFTER_DONE_NS, round(1e9 * nearest_s))
-        return cls(endpoint=endpoint, protocol=protocol, limits=limits, unlooked_ns=unlooked_ns, room=room)
+        return cls(
+            endpoint=endpoint, protocol=protocol, limits=limits, unlooked_ns=unlooked_ns, room=room,
+            expected=None if expect is None else re.compile(expect),
+        )  # fmt: skip
 
 
 class Attempt:
@@ -199,4 +206,12 @@ class Attempt:
         if self.finish is None:
             raise RuntimeError(f"{self.request_id} was not run")
         reader = self._reader or self._terms.protocol.reader()
-        return row_of(self, self.finish, self._terms.endpoint, reader, belongs, warmup=warmup)
+        return row_of(
+            self,
+            self.finish,
+            self._terms.endpoint,
+            reader,
+            belongs,
+            warmup=warmup,
+            expected=self._terms.expected,
+        )

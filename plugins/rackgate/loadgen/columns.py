@@ -29,6 +29,7 @@ __all__ = [
     "Columns",
     "columns_of",
     "derived",
+    "flat",
     "objects",
     "sample_of",
     "texts_of",
@@ -99,10 +100,15 @@ def columns_of(samples: Sequence[Sample]) -> dict[str, Column | Labels]:
     return columns
 
 
+def flat(token_ns: Sequence[Sequence[int]] | Column) -> tuple[Column, Column]:
+    """Return all moments of some answers, one after the other, and how many each answer has."""
+    counts = np.array([len(moments) for moments in token_ns], dtype=np.int64)
+    return np.fromiter(chain.from_iterable(token_ns), dtype=np.int64, count=int(counts.sum())), counts
+
+
 def _chunks(token_ns: Sequence[Sequence[int]]) -> tuple[Column, Column]:
     """Return how many chunks each answer had, and how many of them came in one read with another one."""
-    counts = np.array([len(moments) for moments in token_ns], dtype=np.int64)
-    moments = np.fromiter(chain.from_iterable(token_ns), dtype=np.int64, count=int(counts.sum()))
+    moments, counts = flat(token_ns)
     answer = np.repeat(np.arange(len(counts)), counts)
     same = (moments[1:] == moments[:-1]) & (answer[1:] == answer[:-1])
     shared = np.zeros(len(moments), dtype=np.bool_)

@@ -43,7 +43,9 @@ class Lane:
         self.transport = transport
         self.number = number
         self.protocol = protocol_named(self.endpoint.protocol)
-        self.terms = Terms.of(self.endpoint, self.protocol, plan.load.limits, room or Room())
+        self.terms = Terms.of(
+            self.endpoint, self.protocol, plan.load.limits, room or Room(), plan.load.expect
+        )
         self.in_flight = 0
         self.taken = 0
         self.ramped = 0

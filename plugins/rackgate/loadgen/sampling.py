@@ -15,6 +15,7 @@ from rackgate.engines.retry_after import retry_after_s, server_time
 from rackgate.sample import Outcome
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Sequence
 
     from rackgate.engines.protocol import AnswerReader
@@ -56,13 +57,16 @@ def row_of(
     belongs: tuple[str, str, int],
     *,
     warmup: bool,
+    expected: re.Pattern[str] | None = None,
 ) -> tuple[Any, ...]:
     """Return a request's sample as its values in the order of `Sample`'s fields.
 
     No `Sample` is made of them here: that would cost as much as all the rest. `belongs` is load, label
-    and look.
+    and look. An ok answer in which `expected` is not found is wrong.
     """
     verdict = _verdict(attempt, finish, reader)
+    if expected is not None and verdict.outcome is Outcome.OK:
+        verdict = _checked(verdict, "".join(reader.reading.text), expected)
     reading = reader.reading
     token_ns = reading.token_ns
     warnings = verdict.warnings
@@ -98,6 +102,14 @@ def row_of(
         attempt.connected_ns,
         _retry_after(head),
     )
+
+
+def _checked(verdict: Verdict, text: str, expected: re.Pattern[str]) -> Verdict:
+    """Return the verdict on an answer that is ok but for what it says."""
+    if expected.search(text) is not None:
+        return verdict
+    detail = f"the answer does not match {expected.pattern!r}"
+    return verdict._replace(outcome=Outcome.WRONG, detail=detail)
 
 
 def _verdict(attempt: Attempt, finish: Finish, reader: AnswerReader) -> Verdict:

@@ -17,6 +17,7 @@ from rackgate.loadgen.columns import (
     Columns,
     columns_of,
     derived,
+    flat,
     objects,
     sample_of,
     texts_of,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from rackgate.sample import Sample
 
     Texts: TypeAlias = Callable[[str], Column]
+    Arrivals: TypeAlias = Callable[[], Iterator[tuple[Column, Column, Column]]]
+    """Yields the arrivals of the chunks of some answers, how many each answer has, and its row or -1."""
 
 Known = TypeVar("Known")
 
@@ -64,10 +67,12 @@ class SampleTable:
         columns: dict[str, Column | Labels],
         origin: Origin,
         texts: Texts,
+        arrivals: Arrivals,
         rows: NDArray[np.int64] | slice | None = None,
     ) -> None:
         self._columns = columns
         self._texts = texts
+        self._arrivals = arrivals
         self._rows = rows
         self._known: dict[object, Any] = {}
         self.origin = origin
@@ -75,7 +80,9 @@ class SampleTable:
     @classmethod
     def from_samples(cls, samples: Sequence[Sample], origin: Origin) -> SampleTable:
         """Return the table of some samples, in their order."""
-        return cls(columns_of(samples), origin, texts_of(samples).__getitem__)
+        texts, rows = texts_of(samples), np.arange(len(samples))
+        arrivals = lambda: iter([(*flat(texts["token_ns"]), rows)])  # noqa: E731
+        return cls(columns_of(samples), origin, texts.__getitem__, arrivals)
 
     def __len__(self) -> int:
         if isinstance(self._rows, slice):
@@ -130,7 +137,21 @@ class SampleTable:
             rows = rows + self._rows.start
         elif self._rows is not None:
             rows = self._rows[rows]
-        return SampleTable(self._columns, self.origin, self._texts, _neighbours(rows))
+        return SampleTable(self._columns, self.origin, self._texts, self._arrivals, _neighbours(rows))
+
+    def chunk_gaps_ms(self) -> Iterator[Column]:
+        """Yield the gaps between the token-bearing chunks of these rows' answers, in ms, many at a time."""
+        for moments, counts, rows in self._own_arrivals():
+            answer = np.repeat(np.arange(len(counts)), counts)
+            together = (answer[1:] == answer[:-1]) & (rows >= 0)[answer[1:]]
+            yield (moments[1:] - moments[:-1])[together] / 1e6
+
+    def _own_arrivals(self) -> Iterator[tuple[Column, Column, Column]]:
+        """Yield arrivals of answers as `Arrivals` does, by the rows of this table."""
+        places = np.full(len(self._columns["scheduled_ns"]), -1, dtype=np.int64)
+        places[slice(None) if self._rows is None else self._rows] = np.arange(len(self))
+        for moments, counts, rows in self._arrivals():
+            yield moments, counts, np.where(rows < 0, -1, places[rows])
 
     @property
     def measured(self) -> SampleTable:
@@ -159,10 +180,18 @@ class SampleTable:
                 table._let_go(name)  # noqa: SLF001
             return Labels.joined(parts) if name in LABELS else np.concatenate(parts)
 
+        def arrivals() -> Iterator[tuple[Column, Column, Column]]:
+            first = 0
+            for table in tables:
+                for moments, counts, rows in table._own_arrivals():  # noqa: SLF001
+                    yield moments, counts, np.where(rows < 0, -1, rows + first)
+                first += len(table)
+
         return cls(
             Columns(join),
             tables[0].origin,
             lambda name: np.concatenate([table.column(name) for table in tables]),
+            arrivals,
         )
 
     def samples(self) -> Iterator[Sample]:
@@ -182,9 +211,11 @@ class SampleTable:
     @classmethod
     def read(cls, path: Path) -> SampleTable:
         """Return the table of a file that `write` made."""
-        from rackgate.loadgen.table_file import column_reader, read_origin, text_reader
+        from rackgate.loadgen.table_file import column_reader, read_arrivals, read_origin, text_reader
 
-        return cls(Columns(column_reader(path)), read_origin(path), text_reader(path))
+        return cls(
+            Columns(column_reader(path)), read_origin(path), text_reader(path), lambda: read_arrivals(path)
+        )
 
 
 def _neighbours(rows: NDArray[np.int64]) -> NDArray[np.int64] | slice:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rackgate.load import Origin
@@ -24,14 +25,22 @@ from rackgate.loadgen.labels import Labels
 from rackgate.loadgen.table import SampleTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
     from types import TracebackType
 
     from rackgate.loadgen.columns import Column
     from rackgate.sample import Sample
 
-__all__ = ["ROWS_AT_ONCE", "Writer", "column_reader", "read_origin", "samples_to_file", "text_reader"]
+__all__ = [
+    "ROWS_AT_ONCE",
+    "Writer",
+    "column_reader",
+    "read_arrivals",
+    "read_origin",
+    "samples_to_file",
+    "text_reader",
+]
 
 ROWS_AT_ONCE = 1 << 16
 _ORIGIN = "rackgate.origin"
@@ -125,6 +134,17 @@ def _labels(column: Any) -> Labels:
         codes = chunk.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
         parts.append(Labels(codes.astype(np.int32), (*names, "")))
     return Labels.joined(parts)
+
+
+def read_arrivals(path: Path) -> Iterator[tuple[Column, Column, Column]]:
+    """Yield the arrivals of the chunks of a row group's answers, how many each has, and its row."""
+    first = 0
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            for part in file.read_row_group(group, columns=["token_ns"]).column(0).chunks:
+                counts = np.asarray(pc.list_value_length(part).fill_null(0))
+                yield part.flatten().to_numpy(), counts, np.arange(first, first + len(counts))
+                first += len(counts)
 
 
 def text_reader(path: Path) -> Callable[[str], Column]:

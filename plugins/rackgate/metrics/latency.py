@@ -53,6 +53,14 @@ def tpot_ms(observation: Observation, slo: Slo, entity: str) -> Measurement:
     return replace(found, detail="; ".join(filter(None, (found.detail, said))))
 
 
+def time_to_first_answer_ms(observation: Observation, slo: Slo, entity: str) -> Measurement:
+    """First non-empty content - origin: a model that reasons first gives tokens long before it answers.
+
+    Nearest rank over all attempted requests; failed ones count as infinite.
+    """
+    return percentile_of(observation, slo, entity, "time_to_first_answer_ms")
+
+
 def e2e_ms(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """End of the answer - origin; failed requests count as infinite."""
     return percentile_of(observation, slo, entity, "e2e_ms")
@@ -157,6 +165,14 @@ def _plain(slo: Slo, entity: str, value: float, count: int, detail: str) -> Meas
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
     register("ttft_ms", "ms", ttft_ms, statistics=OF_SAMPLES, windows=("load",), needs_load=True)
+    register(
+        "time_to_first_answer_ms",
+        "ms",
+        time_to_first_answer_ms,
+        statistics=OF_SAMPLES,
+        windows=("load",),
+        needs_load=True,
+    )
     register("tpot_ms", "ms", tpot_ms, statistics=OF_SAMPLES, windows=("load",), needs_load=True)
     register("e2e_ms", "ms", e2e_ms, statistics=OF_SAMPLES, windows=("load",), needs_load=True)
     register("jitter_ratio", "ratio", jitter_ratio, statistics=ONE_VALUE, windows=("load",), needs_load=True)

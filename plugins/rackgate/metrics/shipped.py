@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rackgate.metrics import caches, cost, faults, hardware, latency, probes, rack_energy, rates, server_ttft
+from rackgate.metrics import (
+    caches,
+    cost,
+    faults,
+    gaps,
+    hardware,
+    latency,
+    probes,
+    rack_energy,
+    rates,
+    server_ttft,
+)
 from rackgate.telemetry import load_metrics, load_xids, xid_gauge
 
 if TYPE_CHECKING:
@@ -15,6 +26,6 @@ __all__ = ["register_metrics"]
 
 def register_metrics(register: Register) -> None:
     """Register all of them."""
-    of_loads = (latency, server_ttft, rates, hardware, load_metrics, load_xids, xid_gauge)
+    of_loads = (latency, gaps, server_ttft, rates, hardware, load_metrics, load_xids, xid_gauge)
     for module in (*of_loads, cost, rack_energy, caches, faults, probes):
         module.register_metrics(register)
