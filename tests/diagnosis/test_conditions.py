@@ -8,12 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+from rackgate.diagnosis import chain_of
 from rackgate.diagnosis.conditions import conditions_of
+from rackgate.diagnosis.context import with_what_else
+from rackgate.judge import judge
 from rackgate.load import Arrival, Load, Phase
 from rackgate.loadgen import Endpoint, start_load
+from rackgate.measurement import Layer, Measurement
 from rackgate.observation import Observation, Offer
 from rackgate.simulator import RackSettings, Scenario, start_rack
-from rackgate.slo import Op, Scope, Slo
+from rackgate.slo import Check, Op, Scope, Slo
 from rackgate.telemetry.assembly import assemble, plan_of
 from rackgate.telemetry.sampler import Sampler
 
@@ -163,3 +167,13 @@ def test_without_telemetry_no_queue_is_claimed(observation):
     blind = replace(observation, telemetry=None)
     found = {one.key for one in conditions_of(row(), CARDS["narrow"], blind)}
     assert not {"condition:queueing", "condition:batching", "condition:busy_and_slow"} & found
+
+
+def test_a_condition_reaches_the_chain_and_the_first_step_of_the_message(observation):
+    check = Check(slo=row(), entity=CARDS["cold"])
+    slow = Measurement(metric="ttft_ms", entity=check.entity, value=900.0, unit="ms", count=64)
+    found = with_what_else(check, slow, observation)
+    chain = chain_of(found, judge(check, found), Layer.SERVICE, "")
+    assert "not_warmed_up" in {link.name for link in chain.links}
+    assert chain.leading.name == "not_warmed_up"
+    assert chain.next_steps("")[0].startswith("Raise the load's warmup_requests")
