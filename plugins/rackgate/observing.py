@@ -87,20 +87,22 @@ def _wait_for_a_sample_after(end_ns: int, telemetry: Sampler) -> int:
 
 
 def whole_run(run: Run, target: Target, telemetry: Sampler) -> dict[tuple[str, str], Measurement]:
-    """Return what the kernels of the nodes told since the run began, between its loads too."""
-    from rackgate.telemetry.run_events import RUN_FIELDS, probe_run
+    """Return what the kernels of the nodes told since the run began, between loads too; record each event.
+
+    An event's record says in which stage it came, and which fault of ours explains it.
+    """
+    from rackgate.telemetry.run_events import RUN_FIELDS, judged_of_run, probe_run, told_of_run
 
     end_ns = time.perf_counter_ns()
     _wait_for_a_sample_after(end_ns, telemetry)
     window = (run.started_ns, end_ns)
-    return probe_run(
-        target,
-        telemetry.window(*window, fields=RUN_FIELDS),
-        window,
-        faults=run.faults,
-        profile=run.profile,
-        slack_ns=round(_sample_gap_s(telemetry) * 1e9),
-    )
+    table = telemetry.window(*window, fields=RUN_FIELDS)
+    judged = judged_of_run(target, table, window, faults=run.faults, profile=run.profile)
+    for moment_ns, entry in told_of_run(judged, target):
+        run.record(
+            "event", event="kernel", stage=run.stage_at(moment_ns), event_t_ns=moment_ns, **entry
+        )  # fmt: skip
+    return probe_run(judged, table, window, round(_sample_gap_s(telemetry) * 1e9))
 
 
 def _sample_gap_s(telemetry: Sampler) -> float:

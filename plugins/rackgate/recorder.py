@@ -126,7 +126,7 @@ class Recorder:
             self.end_stage()
             if stage:
                 self._stage, self._stage_began_s = stage, self._run.elapsed_s
-                self._run.record("stage", stage=stage, phase="begin", text=f"stage {stage} begins")
+                self._run.begin_stage(stage)
         check = item.stash.get(CHECK, None)
         if check is not None:
             self._junit.name(item.nodeid, f"rackgate.{check.slo.stage}", check.id)

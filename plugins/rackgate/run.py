@@ -104,6 +104,7 @@ class Run:
         self.started_ns = time.perf_counter_ns()
         self.run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid():x}"
         self._sample_files = 0
+        self._stages_begun: list[tuple[int, str]] = []
         self._on_record = on_record
         self._log: RecordLog | None = None
 
@@ -136,6 +137,15 @@ class Run:
         self._log.append(record)
         if self._on_record is not None:
             self._on_record({"kind": kind, "seq": record.seq, "at": record.at, **record.payload})
+
+    def begin_stage(self, stage: str) -> None:
+        """Record that a stage begins."""
+        self._stages_begun.append((time.perf_counter_ns(), stage))
+        self.record("stage", stage=stage, phase="begin", text=f"stage {stage} begins")
+
+    def stage_at(self, moment_ns: int) -> str:
+        """Return the stage that had begun last at a moment, "" before the first."""
+        return next((stage for began_ns, stage in reversed(self._stages_begun) if began_ns <= moment_ns), "")
 
     def sample_file(self, name: str) -> Path:
         """Return a path for the samples of one more load, numbered in the order of loads."""

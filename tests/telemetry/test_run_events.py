@@ -11,14 +11,14 @@ from rackgate.telemetry.assembly import TelemetryPlan, kernel_log_of
 from rackgate.telemetry.kernel_source import KernelLogSource, may_be_read
 from rackgate.telemetry.reading import KERNEL_EVENTS, Reading
 from rackgate.telemetry.remote_log import RemoteKernelLog
-from rackgate.telemetry.run_events import RUN_FIELDS, RUN_PROBES, probe_run
+from rackgate.telemetry.run_events import RUN_FIELDS, RUN_PROBES, judged_of_run, probe_run, told_of_run
 from rackgate.telemetry.sampler import Sampler
 from rackgate.telemetry.table import TelemetryTable
 
 SECOND = 1_000_000_000
 RUN = (10 * SECOND, 1000 * SECOND)
 CARDS = (
-    Card(name="n1/gpu0", node="n1", index=0, pci="0000:1b:00.0"),
+    Card(name="n1/gpu0", node="n1", index=0, pci="0000:1b:00.0", serial="S0"),
     Card(name="n1/gpu1", node="n1", index=1),
 )
 ENGINES = tuple(
@@ -48,9 +48,9 @@ def xid(code, at_s, entity="n1/gpu0", text=""):
 
 
 def told(rows, faults=(), profile="ci"):
-    found = probe_run(
-        TARGET, TelemetryTable.from_readings(rows), RUN, faults=faults, profile=profile, slack_ns=SECOND
-    )
+    table = TelemetryTable.from_readings(rows)
+    judged = judged_of_run(TARGET, table, RUN, faults=faults, profile=profile)
+    found = probe_run(judged, table, RUN, SECOND)
     return {metric: found[metric, "n1"] for metric in RUN_PROBES}
 
 
@@ -83,6 +83,20 @@ def test_what_our_own_kill_makes_is_left_out_and_hides_nothing_else():
     assert values(ours, faults=[fault]) == [0.0, 0.0, 0.0, 0.0]
     assert values([*ours, xid(79, 103)], faults=[fault])[0] == 1.0
     assert values([*ours, xid(43, 200)], faults=[fault])[1] == 1.0
+
+
+def test_each_event_is_told_with_whose_it_is_and_the_fault_that_explains_it():
+    fault = FaultTimeline(kind="kill", entity="n1/gpu0", injected_ns=100 * SECOND, healed_ns=110 * SECOND)
+    nameless = xid(79, 30, entity="n1", text="gone (PCI 0000:2b:00.0)")
+    table = TelemetryTable.from_readings([*watched(), xid(45, 101), nameless])
+    judged = judged_of_run(TARGET, table, RUN, faults=[fault], profile="ci")
+    (lost_ns, lost), (ours_ns, ours) = told_of_run(judged, TARGET)
+    assert (lost_ns, lost["entity"], lost["pci"]) == (30 * SECOND, "n1", "0000:2b:00.0")
+    assert (lost["verdict"], lost["serial"], lost["fault"]) == ("FAIL", None, None)
+    assert (ours_ns, ours["entity"], ours["pci"]) == (101 * SECOND, "n1/gpu0", "0000:1b:00.0")
+    assert ours["serial"] == "S0"
+    assert (ours["verdict"], ours["fault"]) == ("PASS", "kill of n1/gpu0")
+    assert ours["text"].endswith("of n1/gpu0: counts as PASS, expected: our own kill of n1/gpu0")
 
 
 def test_a_kill_explains_what_a_card_without_an_address_tells_on_its_node():
@@ -148,7 +162,8 @@ def test_events_of_the_whole_run_are_found_again_on_disk_without_the_other_signa
         sampler.stop()
     assert table.fields("n1/gpu0") == ("xid",)
     assert table.fields("n1") == ("xid_watch",)
-    found = probe_run(TARGET, table, (begin, now), faults=(), profile="ci", slack_ns=0)
+    judged = judged_of_run(TARGET, table, (begin, now), faults=(), profile="ci")
+    found = probe_run(judged, table, (begin, now), 0)
     assert found["xids_in_run", "n1"].value == 1.0
 
 

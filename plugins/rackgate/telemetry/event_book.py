@@ -73,12 +73,12 @@ class EventBook:
             kind = KERNEL_EVENTS["lookalike"]
             return Reading(moment, self._node, self._node, "kernel_event", float(kind), None, text)
         entity = self.card_of.get(event.pci or "", self._node)
-        if event.pci is not None and entity == self._node:
-            text += f" (PCI {event.pci})"
         code = event.code if event.code is not None else event.equivalent_xid
         if code is None:
             kind = KERNEL_EVENTS[event.kind]
             return Reading(moment, self._node, entity, "kernel_event", float(kind), None, text)
+        if event.pci is not None and entity == self._node:
+            text += f" (PCI {event.pci})"
         field = "sxid" if event.kind == "sxid" else "xid"
         return Reading(moment, self._node, entity, field, float(code), None, text)
 
@@ -141,7 +141,7 @@ def _other_events(table: TelemetryTable, entity: str) -> list[KernelEvent]:
             kind=kernel_event_kind(number),
             line=LogLine(text=text, boot_us=int(at_ns) // 1000, from_kernel=True),
             text=text,
-            pci=_address(text) or entity,
+            pci=entity,
         )
         for at_ns, number, text in zip(series.t_ns, series.values, texts, strict=True)
     ]

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.telemetry.reading import EVENT_FIELDS
-from rackgate.telemetry.window_events import judged_events, unread, words_of
+from rackgate.telemetry.window_events import judged_events, name_of, unread, whose, words_of
 from rackgate.telemetry.xid import symptom_of
 from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rackgate.fault import FaultTimeline
     from rackgate.target import Target
     from rackgate.telemetry.table import TelemetryTable
     from rackgate.telemetry.xid import JudgedEvent
 
-__all__ = ["RUN_FIELDS", "RUN_PROBES", "probe_run"]
+__all__ = ["RUN_FIELDS", "RUN_PROBES", "judged_of_run", "probe_run", "told_of_run"]
 
 _SHOWN = 3
+_RECORDED = 200
 
 RUN_FIELDS = frozenset({*EVENT_FIELDS, "xid_watch", "row_remap_pending"})
-"""The fields that `probe_run` reads."""
+"""The fields that a run's events and their log's gaps are read from."""
 
 RUN_PROBES = {
     "xids_in_run": "XIDs of class FAIL of a node's cards in the whole run, our faults' left out.",
@@ -41,28 +42,85 @@ _COUNTED = {
 }
 
 
-def probe_run(
+def judged_of_run(
     target: Target,
     table: TelemetryTable,
     window: tuple[int, int],
     *,
     faults: Iterable[FaultTimeline],
     profile: str,
+) -> dict[str, tuple[JudgedEvent, ...]]:
+    """Return by node what came of it and its cards in a window (ns), by the classes of the profile."""
+    known = tuple(faults)
+    return {
+        node.name: judged_events(
+            table,
+            (node.name, *(card.name for card in node.cards)),
+            window,
+            target,
+            faults=known,
+            profile=profile,
+        )
+        for node in target.nodes
+    }
+
+
+def probe_run(
+    judged: Mapping[str, Sequence[JudgedEvent]],
+    table: TelemetryTable,
+    window: tuple[int, int],
     slack_ns: int,
 ) -> dict[tuple[str, str], Measurement]:
-    """Return what came of each node in a window (ns), by the classes of the profile.
+    """Return how much of each class came of each node.
 
     A log that was not read until `slack_ns` before the window's end does not speak for it.
     """
-    found, known = {}, tuple(faults)
-    for node in target.nodes:
-        names = (node.name, *(card.name for card in node.cards))
-        judged = judged_events(table, names, window, target, faults=known, profile=profile)
-        gap = unread(table, node.name, window, slack_ns)
+    found = {}
+    for node, events in judged.items():
+        gap = unread(table, node, window, slack_ns)
         for metric, (of_card, verdict) in _COUNTED.items():
-            mine = [one for one in judged if one.of_card is of_card]
-            found[metric, node.name] = _measured(metric, node.name, mine, verdict, window, gap)
+            mine = [one for one in events if one.of_card is of_card]
+            found[metric, node] = _measured(metric, node, mine, verdict, window, gap)
     return found
+
+
+def told_of_run(
+    judged: Mapping[str, Sequence[JudgedEvent]], target: Target
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (moment in ns, entry of a record) of each event, of each node as they came, 200 at most.
+
+    An entry says what it is and counts as, whose it is by name, address and serial, and the fault of ours
+    that explains it.
+    """
+    serials = {card.name: card.serial for card in target.cards}
+    for node, events in judged.items():
+        for one in sorted(events, key=_moment_us)[:_RECORDED]:
+            fault = one.fault and f"{one.fault.kind} of {one.fault.entity}"
+            expected = f", expected: our own {fault}" if fault else ""
+            yield (
+                _moment_us(one) * 1000,
+                {
+                    "text": f"{name_of(one)} of {whose(one)}: counts as {one.verdict}{expected}",
+                    "node": node,
+                    "entity": one.entity,
+                    "pci": _pci_of(one, target),
+                    "serial": serials.get(one.entity or ""),
+                    "kernel_kind": one.event.kind,
+                    "code": one.event.code,
+                    "verdict": str(one.verdict),
+                    "fault": fault,
+                },
+            )
+
+
+def _moment_us(judged: JudgedEvent) -> int:
+    return judged.event.line.boot_us or 0
+
+
+def _pci_of(judged: JudgedEvent, target: Target) -> str | None:
+    declared = {card.name: card.pci for card in target.cards}
+    known = judged.event.pci or ""
+    return declared.get(known) if known == judged.entity else known
 
 
 def _measured(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rackgate.telemetry.table import TelemetryTable
     from rackgate.telemetry.xid import JudgedEvent
 
-__all__ = ["explanation", "judged_events", "unread", "words_of"]
+__all__ = ["explanation", "judged_events", "name_of", "unread", "whose", "words_of"]
 
 _SHOWN = 3
 
@@ -51,8 +51,10 @@ def judged_events(
     return judge_events((one for one in events if start_us <= (one.line.boot_us or 0) <= end_us), around)
 
 
-def explanation(target: Target, faults: Iterable[FaultTimeline]) -> Callable[[KernelEvent, str | None], bool]:
-    """Return a function that says whether one of our faults on the target's engines explains an event.
+def explanation(
+    target: Target, faults: Iterable[FaultTimeline]
+) -> Callable[[KernelEvent, str | None], FaultTimeline | None]:
+    """Return a function that gives the one of our faults on the target's engines that explains an event.
 
     What a card without a declared address tells belongs to its node.
     """
@@ -95,14 +97,15 @@ def words_of(judged: Sequence[JudgedEvent], window: tuple[int, int]) -> str:
     """Return what came, when first, how often, whose it is and what to do; of what came again, its rate."""
     groups: dict[tuple[str, str], list[JudgedEvent]] = {}
     for one in judged:
-        groups.setdefault((_name(one), _whose(one)), []).append(one)
+        groups.setdefault((name_of(one), whose(one)), []).append(one)
     shown = list(groups.items())[:_SHOWN]
     return "; ".join(
-        f"{name} of {whose}{_when(group, window)}. {group[0].next_step}" for (name, whose), group in shown
+        f"{name} of {owner}{_when(group, window)}. {group[0].next_step}" for (name, owner), group in shown
     )
 
 
-def _name(judged: JudgedEvent) -> str:
+def name_of(judged: JudgedEvent) -> str:
+    """Return code and meaning of an event, of one without a code its words."""
     event = judged.event
     if event.code is None:
         return f"{judged.meaning}: {event.text}"
@@ -110,7 +113,8 @@ def _name(judged: JudgedEvent) -> str:
     return f"{kind} {event.code} ({judged.meaning})"
 
 
-def _whose(judged: JudgedEvent) -> str:
+def whose(judged: JudgedEvent) -> str:
+    """Return whose an event is: the entity, and the address where it is another."""
     address = judged.event.pci or ""
     entity = judged.entity or address
     return entity if address in ("", entity) else f"{entity} at {address}"

@@ -62,14 +62,14 @@ class XidClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedEvent:
-    """An event with what it counts as, whom it belongs to, and whether we caused it."""
+    """An event with what it counts as, whom it belongs to, and the fault of ours that explains it, if any."""
 
     event: KernelEvent
     verdict: Verdict
     entity: str | None
     meaning: str
     next_step: str
-    expected: bool = False
+    fault: FaultTimeline | None = None
 
     @property
     def of_card(self) -> bool:
@@ -82,14 +82,14 @@ class Circumstances:
     """What a window's events are judged by.
 
     `card_of` maps canonical PCI addresses to entities; an event of an address that it lacks keeps its
-    address and belongs to nobody. `injected` says whether a fault of ours explains an event. `window_us`
+    address and belongs to nobody. `injected` gives the fault of ours that explains an event. `window_us`
     is from when to when, by the events' clock. `pending` holds how many row remaps wait for a reset, by
     entity, where that is known; it is None where another check asks for them.
     """
 
     profile: str = "ci"
     card_of: Mapping[str, str] = field(default_factory=dict)
-    injected: Callable[[KernelEvent, str | None], bool] | None = None
+    injected: Callable[[KernelEvent, str | None], FaultTimeline | None] | None = None
     window_us: tuple[float, float] | None = None
     pending: Mapping[str, float] | None = None
 
@@ -190,7 +190,7 @@ def _likeness(event: KernelEvent) -> tuple[object, ...]:
 
 def _judged(event: KernelEvent, alike: Sequence[KernelEvent], around: Circumstances) -> JudgedEvent:
     entity = around.card_of.get(event.pci or "")
-    ours = bool(around.injected and around.injected(event, entity))
+    fault = around.injected(event, entity) if around.injected and event.trusted else None
     if not event.trusted:
         verdict, meaning, step = LOOKALIKE.counts_as, LOOKALIKE.meaning, LOOKALIKE.next_step
     elif event.kind == "sxid":
@@ -200,10 +200,10 @@ def _judged(event: KernelEvent, alike: Sequence[KernelEvent], around: Circumstan
         verdict, meaning, step = kind.counts_as, kind.meaning, kind.next_step
     else:
         row = xid_class(event.code if event.code is not None else event.equivalent_xid or 0)
-        verdict = Verdict.PASS if ours else _xid_verdict(row, event, entity, alike, around)
+        verdict = Verdict.PASS if fault else _xid_verdict(row, event, entity, alike, around)
         meaning, step = row.meaning, row.next_step
     return JudgedEvent(
-        event=event, verdict=verdict, entity=entity, meaning=meaning, next_step=step, expected=ours
+        event=event, verdict=verdict, entity=entity, meaning=meaning, next_step=step, fault=fault
     )
 
 
@@ -271,25 +271,27 @@ def explained_by(
     hit: Mapping[str, Collection[str]],
     wall_to_monotonic_ns: int,
     slack_s: float = 5.0,
-) -> Callable[[KernelEvent, str | None], bool]:
-    """Return a function that says whether one of our faults explains an event.
+) -> Callable[[KernelEvent, str | None], FaultTimeline | None]:
+    """Return a function that gives the one of our faults that explains an event.
 
-    It does for the codes that the fault's kind makes, on the cards that it hits (`hit` maps the fault's
+    It does so for the codes that the fault's kind makes, on the cards that it hits (`hit` maps the fault's
     entity to them), from its injection until `slack_s` after it was healed.
     """
     listed = tuple(faults)
 
-    def explains(event: KernelEvent, entity: str | None) -> bool:
+    def explains(event: KernelEvent, entity: str | None) -> FaultTimeline | None:
         moment = boot_to_monotonic_ns(event.line, wall_to_monotonic_ns)
         code = event.code if event.code is not None else event.equivalent_xid
         if moment is None or entity is None:
-            return False
-        return any(
-            code in _table()["injected"].get(fault.kind, ())
+            return None
+        fitting = (
+            fault
+            for fault in listed
+            if code in _table()["injected"].get(fault.kind, ())
             and entity in hit.get(fault.entity, ())
             and fault.injected_ns is not None
             and fault.injected_ns <= moment <= (fault.healed_ns or moment) + slack_s * 1e9
-            for fault in listed
         )
+        return next(fitting, None)
 
     return explains
