@@ -85,7 +85,7 @@ def test_a_node_too_few_gates_the_stage_that_needs_two(ladder):
     values = {f"single_card.ttft_p95 @ node2/gpu{index}": 900.0 for index in (0, 1)}
     outcome = ladder(stages=STAGES, values=values)
     gated = {record["check"] for record in outcome.of("verdict") if record["skipped"] == "gated"}
-    assert {"two_card", "cross_node", "soak"} == {check.split(".")[0] for check in gated}
+    assert {"two_card", "cross_node", "soak", "batch_retry"} == {check.split(".")[0] for check in gated}
     lost = ("node2", "node2/gpu0", "node2/gpu1")
     soak = set().union(*(_asked_in_soak(outcome, entity) for entity in lost))
     assert soak

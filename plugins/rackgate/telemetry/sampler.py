@@ -33,12 +33,15 @@ class _Lane:
     def __init__(self, source: Source, sampler: Sampler) -> None:
         self.source = source
         self.asked_ns = 0
-        self.answered = 0
         self.looked_ns = 0
         self._sampler = sampler
         self.thread = threading.Thread(
             target=self._run, name=f"rackgate-telemetry {source.name}", daemon=True
         )
+
+    def complete_ns(self, now_ns: int) -> int:
+        """Return until when all that the source has to say is there; 0 before it said anything."""
+        return (self.asked_ns or now_ns) if self.looked_ns else 0
 
     def overdue(self, now_ns: int, timeout_s: float) -> bool:
         return bool(self.asked_ns) and now_ns - self.asked_ns > timeout_s * 1e9
@@ -49,9 +52,9 @@ class _Lane:
         while not sampler.stopping.is_set():
             began_ns = self.asked_ns = time.perf_counter_ns()
             readings = polled(self.source)
-            self.asked_ns = 0
             sampler.take(readings)
-            self.answered, self.looked_ns = time.perf_counter_ns(), began_ns
+            self.looked_ns = began_ns
+            self.asked_ns = 0
             ticks = max(ticks + 1, int((time.perf_counter() - started) / interval_s))
             sampler.stopping.wait(max(0.0, started + ticks * interval_s - time.perf_counter()))
         self.source.close()
@@ -100,10 +103,10 @@ class Sampler:
 
     @property
     def last_sample_ns(self) -> int:
-        """When the slowest source that answers gave its last sample; 0 before the first."""
+        """Until when the samples of all sources that answer are there; 0 before the first."""
         now_ns = time.perf_counter_ns()
-        answered = [lane.answered for lane in self._lanes if not lane.overdue(now_ns, self._timeout_s)]
-        return min(answered, default=now_ns)
+        answering = [lane for lane in self._lanes if not lane.overdue(now_ns, self._timeout_s)]
+        return min((lane.complete_ns(now_ns) for lane in answering), default=now_ns)
 
     @property
     def last_look_ns(self) -> int:
