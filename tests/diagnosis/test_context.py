@@ -12,7 +12,10 @@ from rackgate.load import Load, Origin
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
 from rackgate.measurement import Layer, Measurement, Reason, Symptom
 from rackgate.message import verdict_message
+from rackgate.metrics.metric import measure
+from rackgate.metrics.shipped import register_metrics
 from rackgate.observation import Observation, Offer
+from rackgate.registry import Registry
 from rackgate.sample import Outcome, Sample
 from rackgate.slo import Check, Op, Scope, Slo
 from rackgate.target import Card, EngineSpec, Member, Node, Target
@@ -79,6 +82,7 @@ def observed(waits_ms, throttled=(), *, telemetry=True, outcome=Outcome.OK):
         load=LOAD,
         label="x",
         engines=(CARD,),
+        end_ns=len(waits_ms) * SECOND,
         samples=SampleTable.from_samples(samples, Origin.SENT),
         counters=Counters(
             scheduled=len(samples),
@@ -205,3 +209,19 @@ def test_an_unfair_gateway_stands_beside_a_slow_row_of_the_rack():
     seen = replace(observed([900] * 10), target=two, offers=(Offer(load="l", label="x", looks=(look,)),))
     found = with_what_else(replace(CHECK, entity="rack"), SLOW, seen)
     assert any("the gateway gave it 100% of the requests, fair were 50%" in text for text in found.beside)
+
+
+def test_a_throttled_card_is_known_by_its_bits_where_the_driver_has_no_counters():
+    registry = Registry()
+    register_metrics(registry.add_metric)
+    row = replace(CHECK.slo, metric="throttle_time_s", statistic="value", unit="s", scope=Scope.CARD)
+    seen = replace(observed([50] * 10, throttled={2, 3}), sample_gap_s=2.0)
+    found = measure(registry.metrics, row, CARD, seen)
+    assert (found.detail, [one.key for one in found.symptoms]) == ("bits seen 0x40", ["clock:0x40"])
+
+
+def test_a_hot_card_is_known_by_the_bits_of_its_clocks():
+    check = replace(CHECK, slo=replace(CHECK.slo, metric="temperature_c", unit="°C", scope=Scope.CARD))
+    hot = Measurement(metric="temperature_c", entity=CARD, value=95.0, unit="°C", count=10)
+    found = with_what_else(check, hot, observed([50] * 10, throttled={2, 3}))
+    assert [one.key for one in found.symptoms] == ["clock:0x40"]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from rackgate.measurement import Reason
 from rackgate.telemetry.card_checks import (
     clock_events,
+    clock_symptoms,
     deviation_from_peers,
     growth,
     highest,
@@ -17,6 +18,7 @@ from rackgate.telemetry.card_checks import (
     standing_share,
     throttle_by_counters_s,
 )
+from rackgate.telemetry.clock_events import FAULT_BITS
 from rackgate.telemetry.reading import Reading
 from rackgate.telemetry.table import Series, TelemetryTable
 
@@ -49,6 +51,30 @@ def test_a_card_that_was_lost_before_the_end_is_no_finding():
     assert highest(series([5, 5, 5, None]), 0, 3 * SECOND).reason == Reason.BLANK
     assert idle_share(series([0, None, None, 0]), 0, 3 * SECOND).reason == Reason.BLANK
     assert growth(series([5, 5]), 0, 30 * SECOND).reason == Reason.STALE
+
+
+def test_clock_bits_are_a_symptom_by_their_mask_and_idleness_too():
+    seen = series([0x1, 0x48, 0x4, 0x100])
+    (symptom,) = clock_symptoms(seen, 0, 3 * SECOND, FAULT_BITS)
+    assert (symptom.key, symptom.seen) == (
+        "clock:0x48",
+        "hw_slowdown, hw_thermal_slowdown seen (bits 0x48)",
+    )
+    assert clock_symptoms(series([0x4]), 0, SECOND, FAULT_BITS) == ()
+    assert [one.key for one in idle_share(seen, 0, 3 * SECOND).symptoms] == ["clock:0x1"]
+    assert idle_share(series([0, 0]), 0, SECOND).symptoms == ()
+
+
+def test_a_counter_of_the_driver_that_grew_is_the_symptom_of_its_bit():
+    grew = {"sw_thermal_slowdown_ns": 0, "hw_thermal_slowdown_ns": 5, "hw_power_brake_ns": 7}
+    rows = [
+        Reading(second * SECOND, "n1", "n1/gpu0", name, float(second * growing))
+        for name, growing in grew.items()
+        for second in range(4)
+    ]
+    table = TelemetryTable.from_readings(rows)
+    (symptom,) = throttle_by_counters_s(table, "n1/gpu0", 0, 3 * SECOND).symptoms
+    assert symptom.key == "clock:0xc0"
 
 
 def test_what_was_over_a_limit_before_the_samples_ended_is_kept_as_partial():

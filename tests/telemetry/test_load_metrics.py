@@ -187,6 +187,20 @@ def test_an_xid_counts_as_its_class(code, text, failed, warned):
     assert measured("xids_warned", rows).value == warned
 
 
+@pytest.mark.parametrize(
+    ("code", "text", "metric", "key"),
+    [
+        (79, "", "xids_failed", "xid:79"),
+        (149, "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x0)", "xids_failed", "xid:149"),
+        (149, "NETIR_LINK_EVT Nonfatal XC0 i0 Link 08 (0x0)", "xids_warned", "xid:149:nonfatal"),
+        (92, "", "xids_warned", "xid:92"),
+    ],
+)
+def test_an_xid_that_counts_is_a_symptom_by_its_code(code, text, metric, key):
+    (symptom,) = measured(metric, [*WATCH, xid(code, text=text)]).symptoms
+    assert (symptom.key, symptom.seen) == (key, f"XID {code} on n1/gpu0")
+
+
 def test_an_xid_of_another_time_or_card_does_not_count():
     rows = [*WATCH, xid(79, at_s=5), xid(79, at_s=30), xid(79, entity="n1/gpu1")]
     assert measured("xids_failed", rows).value == 0
@@ -295,6 +309,7 @@ def test_every_other_kernel_event_of_a_load_counts_for_its_node(kind, failed, wa
     found = [measured(f"kernel_events_{name}", rows, "n1") for name in ("failed", "warned")]
     assert [one.value for one in found] == [failed, warned]
     assert "words" in found[warned].detail
+    assert [f"kernel:{kind}"] == [one.key for one in found[warned].symptoms]
     assert measured("xids_failed", rows, "n1").value == 0
 
 
