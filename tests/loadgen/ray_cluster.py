@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 
 from ray.cluster_utils import Cluster
 
