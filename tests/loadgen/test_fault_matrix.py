@@ -25,47 +25,60 @@ END = b"0\r\n\r\n"
 MOVED = b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://other/v1\r\nContent-Length: 0\r\n\r\n"
 
 
-@pytest.mark.parametrize(
-    ("knobs", "outcome", "words"),
-    [
-        ({"error_share": 1.0}, Outcome.STREAM_ERROR, "EngineCore encountered an issue"),
-        ({"truncate_share": 1.0}, Outcome.TRUNCATED, "connection"),
-        ({"empty_output": True}, Outcome.EMPTY, "no token"),
-    ],
-)
-def test_a_dying_engine_is_not_a_success(ask, knobs, outcome, words):
-    scenario = Scenario(name="fault", summary="", cards={"*": knobs})
-    with start_rack(RackSettings(nodes=1, cards=1), scenario=scenario) as rack:
-        engine = rack.engines[0]
-        sample = ask(engine.url, endpoint={"model": engine.spec.model}, output_tokens=20)
-    assert outcome is sample.outcome
+MATRIX = {
+    "error inside a 200": ({"error_share": 1.0}, Outcome.STREAM_ERROR, "EngineCore encountered an issue", 10),
+    "connection cut": ({"truncate_share": 1.0}, Outcome.TRUNCATED, "connection closed by the peer", 10),
+    "clean end, no terminal signal": (
+        {"unended_share": 1.0}, Outcome.TRUNCATED, "the body ended without a terminal signal", 10,
+    ),
+    "nothing at all": ({"empty_output": True}, Outcome.EMPTY, "no token", 0),
+    "usage without text": (
+        {"empty_output": True, "empty_counted": True}, Outcome.EMPTY, "generated but nothing delivered", 0,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def sick(ask):
+    """Ask a simulated engine with these faults for 20 tokens, by the protocol given."""
+
+    def asked(knobs, **endpoint):
+        scenario = Scenario(name="fault", summary="", cards={"*": knobs})
+        with start_rack(RackSettings(nodes=1, cards=1), scenario=scenario) as rack:
+            engine = rack.engines[0]
+            return ask(engine.url, endpoint={"model": engine.spec.model, **endpoint}, output_tokens=20)
+
+    return asked
+
+
+@pytest.mark.parametrize("protocol", ["openai", "openai_completions"])
+@pytest.mark.parametrize("fault", MATRIX)
+def test_a_dying_engine_is_not_a_success(sick, fault, protocol):
+    knobs, outcome, words, chunks = MATRIX[fault]
+    sample = sick(knobs, protocol=protocol)
+    assert (outcome, chunks) == (sample.outcome, len(sample.token_ns))
     assert words in sample.detail
-    assert 200 == sample.http_status
+    assert (200, None) == (sample.http_status, sample.e2e_ms())
+    assert (chunks == 0) is (sample.first_token_ns is None)
 
 
-def test_a_clean_end_without_a_terminal_signal_is_truncated(ask, reply):
-    sample = ask(reply(HEAD + TOKENS + END).url, output_tokens=20)
-    assert (Outcome.TRUNCATED, 10) == (sample.outcome, len(sample.token_ns))
+def test_usage_without_text_keeps_the_servers_count_and_is_no_success(sick):
+    sample = sick({"empty_output": True, "empty_counted": True})
+    assert (20, "usage", Outcome.EMPTY) == (sample.output_tokens, sample.token_source, sample.outcome)
 
 
-def test_usage_without_text_is_empty(ask, reply):
-    usage = {"prompt_tokens": 5, "completion_tokens": 20, "total_tokens": 25}
-    end = chunk({"role": "assistant", "content": ""}) + chunk({}, usage=usage) + chunk({})
-    sample = ask(reply(HEAD + end + b"e\r\ndata: [DONE]\n\n\r\n" + END).url, output_tokens=20)
-    assert Outcome.EMPTY is sample.outcome
-    assert sample.first_token_ns is None
-
-
-def test_a_role_at_once_is_no_first_token(ask, raw_server):
-    def handle(connection, _number):
-        connection.sendall(HEAD + chunk({"role": "assistant", "content": ""}))
-        time.sleep(0.15)
-        connection.sendall(TOKENS + b"e\r\ndata: [DONE]\n\n\r\n" + END)
-        return ""
-
-    sample = ask(raw_server(handle).url)
+@pytest.mark.parametrize("early", [False, True])
+def test_a_role_at_once_is_no_first_token(sick, early):
+    sample = sick({"role_at_once": early, "first_token_delay_ms": 200.0})
     assert Outcome.OK is sample.outcome
-    assert sample.ttft_ms() > 140
+    assert sample.ttft_ms() > 190
+    since_first_byte_ms = (sample.first_token_ns - sample.first_byte_ns) / 1e6
+    assert (since_first_byte_ms > 150) is early
+
+
+def test_an_answer_in_one_body_is_an_error_of_http_where_the_engine_dies(sick):
+    sample = sick({"error_share": 1.0}, protocol="openai_whole")
+    assert (Outcome.HTTP_ERROR, 500) == (sample.outcome, sample.http_status)
 
 
 def test_an_answer_that_says_something_else_is_wrong(offer, reply):

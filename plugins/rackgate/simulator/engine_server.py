@@ -116,6 +116,8 @@ class EngineServer:
         number = next(self._numbers)
         generation = _Generation(self, exchange, request, number)
         exchange.on_disconnect = generation.abandon
+        if self.knobs.role_at_once and request.stream:
+            generation.announce()
         delay_ms = self.knobs.first_token_delay_ms + self.knobs.front_delay_ms
         crowded = self.scheduler.running >= self.knobs.slow_from_running
         if self.knobs.slow_every and number % self.knobs.slow_every == 0 and crowded:
@@ -195,7 +197,13 @@ class _Generation:
             return "error" if _falls_due(number, knobs.survivor_error_share, 0.0) else ""
         if _falls_due(number, knobs.truncate_share, 0.5):
             return "cut"
+        if _falls_due(number, knobs.unended_share, 0.25):
+            return "unended"
         return ""
+
+    def announce(self) -> None:
+        """Begin the stream before there is a token."""
+        self._start(self._frames.role())
 
     def begin(self) -> None:
         """Hand the sequence to the scheduler, unless its client has gone."""
@@ -226,6 +234,7 @@ class _Generation:
         if self._produced == 0:
             self._server.metrics.first_token(self._server.loop.time() - self._arrived_s)
             if self._server.knobs.empty_output:
+                self._produced = self.max_tokens if self._server.knobs.empty_counted else 0
                 return self._finish(b"", "stop")
         self._produced += 1
         self._server.metrics.generation_tokens += 1
@@ -252,8 +261,11 @@ class _Generation:
         if self._exchange.started:
             self._exchange.send(data)
         else:
-            headers = {"content-type": _EVENTS, **self._server.headers(self._exchange)}
-            self._exchange.start(200, headers, first=data)
+            self._start(data)
+
+    def _start(self, data: bytes) -> None:
+        headers = {"content-type": _EVENTS, **self._server.headers(self._exchange)}
+        self._exchange.start(200, headers, first=data)
 
     def _finish(self, token: bytes, reason: str) -> bool:
         self._server.metrics.finished[reason] += 1
@@ -277,7 +289,10 @@ class _Generation:
             self._exchange.end()
         else:
             self._emit(token, last=True)
-            self._exchange.cut()
+            if self._broken == "unended":
+                self._exchange.end()
+            else:
+                self._exchange.cut()
         return True
 
 

@@ -22,6 +22,8 @@ class CardKnobs:
     Speed: times are multiplied by the slowdowns; each `slow_every`th request waits `slow_extra_ms` more
     while `slow_from_running` or more run, the first `cold_requests` of a process `cold_extra_ms`;
     `front_delay_ms` pass before the engine's own clock of a request starts. Shares are of requests, 0 to 1.
+    Of the streams `unended_share` end cleanly half-way without a terminal signal; an empty output is
+    `empty_counted` as if all of it had come, and with `role_at_once` a stream begins before its first token.
     Telemetry fields are named as in dcgm-exporter. `api_defects` are any of `no_completions`, `shapeless`
     (schemas and tools are not heeded), `uncounted` (no token counts) and `crashing_parser`. `url_host`
     replaces the loopback address in the engine's URL.
@@ -58,7 +60,10 @@ class CardKnobs:
     hung: bool = False
     error_share: float = 0.0
     truncate_share: float = 0.0
+    unended_share: float = 0.0
     empty_output: bool = False
+    empty_counted: bool = False
+    role_at_once: bool = False
     api_defects: tuple[str, ...] = ()
     burst: bool = False
     answers_cached: bool = False
