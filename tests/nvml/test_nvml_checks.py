@@ -49,7 +49,7 @@ def observed(stand_in, folder, before, during, *, watch=True, xid=None):
     if xid is not None:
         stand_in.xid(0, xid)
         until(lambda: len(sampler.window(begin, time.perf_counter_ns()).series("n1/gpu0", "xid").t_ns))
-    wait_for_samples(sampler, change + 50_000_000)
+    wait_for_samples(sampler, change + 50_000_000, count=12)  # most of the window is after the change
     end = time.perf_counter_ns()
     if watch:
         sampler.take([Reading(end, "n1", "n1", "xid_watch", 1.0)])
