@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from rackgate.host_look import NodesLook, look_into_nodes
 from rackgate.judge import judge
 from rackgate.measurement import Measurement, Reason, missing, truth
 from rackgate.slo import Severity
 from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
 from rackgate.telemetry.chassis_probes import firmware_of_nodes, probe_chassis
-from rackgate.telemetry.container_probe import probe_container
 from rackgate.telemetry.driver_probes import probe_domains, probe_driver
-from rackgate.telemetry.event_probes import probe_events
 from rackgate.telemetry.host_demands import demands_of
 from rackgate.telemetry.inventory_probes import probe_holders, probe_listing, probe_pins
 from rackgate.telemetry.link_probes import probe_links
 from rackgate.telemetry.node_probes import probe_hosts, probe_same
 from rackgate.telemetry.reading import REQUIRED
 from rackgate.telemetry.same_facts import compared_facts
-from rackgate.telemetry.storage_probe import probe_storage
 from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -30,17 +27,14 @@ if TYPE_CHECKING:
 
     from rackgate.slo import Check
     from rackgate.target import Card, Node, Target
-    from rackgate.telemetry.assembly import TelemetryPlan
     from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.reading import Reading
     from rackgate.telemetry.smi_inventory import ListedCard
     from rackgate.telemetry.source import Source
 
 __all__ = [
-    "NodesLook",
     "compared_nodes",
     "held_back",
-    "look_into_nodes",
     "measured_cards",
     "measured_hosts",
     "measured_nodes",
@@ -52,20 +46,7 @@ __all__ = [
 Probes = dict[tuple[str, str], Measurement]
 
 _POLLS = 3
-_HOST_DEADLINE_S = 5.0
 _KEEP_ENGINES_DOWN = ("host_module", "host_driver", "host_cuda", "host_runtime")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodesLook:
-    """What was seen of hosts before any engine was started: facts by node, and what was measured at once.
-
-    `firmware` are the versions of each node's controller by its ids.
-    """
-
-    facts: Mapping[str, Mapping[str, Fact]]
-    probes: Mapping[tuple[str, str], Measurement]
-    firmware: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def probe_cards(target: Target) -> Probes:
@@ -116,25 +97,6 @@ def probe_nodes(target: Target, own_groups: Collection[int] = (), *, profile: st
     """Return what the host and the chassis of each node say of it: both looks and what they mean."""
     look = look_into_nodes(target, profile=profile)
     return dict(measured_nodes(target, look, own_groups).probes)
-
-
-def look_into_nodes(target: Target, *, profile: str = "smoke") -> NodesLook:
-    """Look at each node that can be asked, side by side: facts, kernel's log, storage, containers.
-
-    What the log says counts by the classes of the profile.
-    """
-    from rackgate.telemetry.assembly import plan_of
-
-    plan = plan_of(target)
-    facts: dict[str, dict[str, Fact]] = {}
-    found: Probes = {}
-    with ThreadPoolExecutor(max_workers=32) as pool:
-        looks = pool.map(lambda node: _look_into(node, plan, target, profile), target.nodes)
-        for node, known, events in looks:
-            found.update(events)
-            if known is not None:
-                facts[node.name] = known
-    return NodesLook(facts=facts, probes=found)
 
 
 def measured_nodes(target: Target, look: NodesLook, own_groups: Collection[int] = ()) -> NodesLook:
@@ -210,36 +172,6 @@ def held_back(checks: Iterable[Check], probes: Probes) -> dict[str, str]:
             boxed = " container" if check.slo.metric == "host_runtime" else ""
             found.setdefault(f"{check.entity}{boxed}", check.id)
     return found
-
-
-def _look_into(
-    node: Node, plan: TelemetryPlan, target: Target, profile: str
-) -> tuple[Node, dict[str, Fact] | None, Probes]:
-    """Return the facts of a node's host, and what its kernel's log, storage and containers show.
-
-    None and nothing if it is closed.
-    """
-    from rackgate.telemetry.assembly import kernel_log_of, runner_of
-    from rackgate.telemetry.host import read_host
-
-    access = plan.access(node.name)
-    runner, log = runner_of(node.name, access, plan), kernel_log_of(node, access, plan)
-    known: dict[str, Fact] | None = None
-    found: Probes = {}
-    if runner is not None:
-        known = read_host(runner, _HOST_DEADLINE_S)
-        if target.storage_path is not None:
-            found |= probe_storage(node.name, runner, target.storage_path)
-        if node.expect.container_image is not None:
-            found |= probe_container(node, runner, node.expect.container_image)
-        runner.close()
-    if log is not None:
-        now_ns = time.perf_counter_ns()
-        for _ in range(2):  # a message that was cut by the end of the first look is whole in the second
-            log.poll()
-        found |= probe_events({node.name: log.book}, {node.name: log.problem}, now_ns, profile)
-        log.close()
-    return node, known, found
 
 
 def _best_poll(source: Source) -> tuple[list[Reading], tuple[ListedCard, ...] | None]:

@@ -11,9 +11,10 @@ import pytest
 from ssh_server import SERVER, ssh_servers
 from waiting import until
 
+from rackgate.host_look import look_into_nodes, who_answered
 from rackgate.measurement import Reason
 from rackgate.preflight import probe_nodes
-from rackgate.target import Card, Node, NodeAccess, Target
+from rackgate.target import Card, Expect, Node, NodeAccess, Target
 from rackgate.telemetry.assembly import assemble, plan_of
 from rackgate.telemetry.host import read_host
 from rackgate.telemetry.host_source import HostSource
@@ -141,6 +142,34 @@ def test_a_node_that_stops_answering_gives_its_reason_in_time(servers, runner_of
     assert ran.reason == Reason.TIMEOUT
     assert {fact.reason for fact in facts.values()} == {Reason.TIMEOUT}
     assert waited_s < 60
+
+
+def test_a_look_at_hosts_waits_once_for_the_one_that_hangs_and_says_who_answered(servers, runner_of):
+    keeper = runner_of("node")  # the connection stands already, so that nothing refuses at once
+    assert keeper.run(HOSTNAME, 20.0).ok
+    nodes = (
+        Node(name="here", access=NodeAccess(local=True)),
+        Node(name="hung", access=NodeAccess(ssh="node"), expect=Expect(container_image="i")),
+    )
+    target = Target(
+        name="rack",
+        model="m",
+        grade="accelerator",
+        nodes=nodes,
+        ssh_config=str(servers.config),
+        storage_path="/models",
+    )
+    servers.stop("node")
+    try:
+        begin = time.monotonic()
+        look = look_into_nodes(target)
+        waited_s = time.monotonic() - begin
+    finally:
+        servers.resume("node")
+    assert waited_s < 15  # log, storage and containers of a host that says nothing are not waited for too
+    assert who_answered(look).startswith("1 of 2 hosts answered; hung: ")
+    mute = ("storage_read_mib_s", "cards_not_in_container")
+    assert {Reason.TIMEOUT} == {look.probes[name, "hung"].reason for name in mute}
 
 
 def test_an_unknown_host_key_is_refused(servers, runner_of, tmp_path):

@@ -36,7 +36,7 @@ _RESERVED = ("gateway", "rack", "gpu", "cpu")
 def look_at_this_machine(
     runner: Runner | None = None,
     *,
-    deadline_s: float = 4.0,
+    deadline_s: float = 3.0,
     environment: Mapping[str, str] | None = None,
 ) -> Machine:
     """Return what is here. `runner` is how files and commands are had, `environment` the driver library's."""

@@ -20,10 +20,10 @@ def observation(rack_run: Run, request: pytest.FixtureRequest) -> Observation:
     only repeat at length what the host says.
     """
     from rackgate.engine_look import probe_apis, probe_engines, probe_gateway
+    from rackgate.host_look import look_into_nodes, who_answered
     from rackgate.observation import Observation
     from rackgate.preflight import (
         held_back,
-        look_into_nodes,
         measured_hosts,
         measured_nodes,
         probe_cards,
@@ -33,6 +33,9 @@ def observation(rack_run: Run, request: pytest.FixtureRequest) -> Observation:
 
     rack_run.on_progress(f"preflight: {len(rack_run.target.nodes)} hosts")
     hosts = look_into_nodes(rack_run.target, profile=rack_run.profile)
+    if hosts.facts:
+        rack_run.event("hosts", who_answered(hosts))
+        rack_run.on_progress(f"preflight: {who_answered(hosts)}")
     planned = rack_run.ledger.planned.values()
     rack_run.held = held_back(planned, measured_hosts(rack_run.target, hosts.facts))
     tools = probe_stage(rack_run, "preflight", engines_up=False)
