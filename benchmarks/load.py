@@ -61,15 +61,13 @@ def ours(url: str, *, concurrency: int, requests: int, tokens: int) -> dict[str,
         endpoint = Endpoint(entity="reference", url=url, model="reference")
         with start_load(load, [endpoint], label="bench", samples_path=Path(folder) / "x", seed=1) as running:
             offered = running.finish()
-    table = offered.samples.measured
-    if dict(offered.counters.outcomes) != {"ok": requests}:
-        raise RuntimeError(f"ours: {dict(offered.counters.outcomes)} {offered.detail}")
-    rows = zip(table.request_id.tolist(), table.sent_ns, table.first_token_ns, strict=True)
-    return {
-        "cpu_s": offered.cpu_s,
-        "wall_s": (offered.end_ns - offered.start_ns) / 1e9,
-        "times": {name: (int(sent), int(first)) for name, sent, first in rows},
-    }
+        table = offered.samples.measured  # it is read from its file when it is asked for
+        if dict(offered.counters.outcomes) != {"ok": requests}:
+            raise RuntimeError(f"ours: {dict(offered.counters.outcomes)} {offered.detail}")
+        rows = zip(table.request_id.tolist(), table.sent_ns, table.first_token_ns, strict=True)
+        times = {name: (int(sent), int(first)) for name, sent, first in rows}
+    wall_s = (offered.end_ns - offered.start_ns) / 1e9
+    return {"cpu_s": offered.cpu_s, "wall_s": wall_s, "times": times}
 
 
 def peer(python: str, name: str, url: str, *, concurrency: int, requests: int, tokens: int) -> dict[str, Any]:
