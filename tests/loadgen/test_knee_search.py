@@ -84,13 +84,23 @@ def test_the_knee_is_where_the_engine_has_it(raw_server, capsys):
 def test_the_knee_is_told_in_words_with_its_curve(raw_server, capsys):
     engine = Engine(raw_server)
     assert 0 == main(["load", engine.url, *SEARCH, "--rate", "40", "--resolution", "1.0", "--seed", "5"])
-    *curve, found, seed = capsys.readouterr().out.splitlines()
+    *curve, found, instrument, seed = capsys.readouterr().out.splitlines()
     assert ["40/s", "80/s"] == [line.split()[0] for line in curve]
     assert [True, False] == ["meets" in line for line in curve]
     assert "100.0% good of 90  [" in curve[0]
     assert curve[1].endswith("misses")
     assert "knee: 40/s with 95% inside E2E <= 300 ms, 80/s is too much" == found
+    assert "the instrument: error of its TTFT not measured" == instrument
     assert "the same requests again: --seed 5" == seed
+
+
+def test_the_load_generators_own_error_stands_beside_the_knee(raw_server, capsys):
+    search = [one for one in SEARCH if one != "--no-selfcheck"]
+    main(["load", Engine(raw_server).url, *search, "--rate", "20", "--most-rate", "20", "--json"])
+    said = json.loads(capsys.readouterr().out)["instrument"]
+    assert 10.0 == said["limit_ms"]
+    assert 0 < said["error_p99_ms"] < 1000
+    assert "requests to a reference server" in said["error_detail"]
 
 
 def test_a_rate_whose_prompts_came_from_a_cache_is_no_point_of_the_curve(raw_server, capsys):

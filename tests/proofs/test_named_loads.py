@@ -13,12 +13,17 @@ prompt_spread = { shape = "uniform", deviation = 8.0 }
 output_spread = { shape = "uniform", deviation = 1.0 }
 reason = "a test has seconds"
 
+[load.embedding]
+looks = [12]
+reason = "a test has seconds"
+
 [load.mine]
 prompt_tokens = 12
 output_tokens = 3
 concurrency = 2
 looks = [10]
 """
+LOADS = (("assistant", 16), ("embedding", 12), ("mine", 10))
 ROW = """
 [[slo]]
 id = "single_card.{load}_errors"
@@ -35,15 +40,17 @@ source = "test"
 @pytest.mark.proof
 def test_a_stage_offers_every_load_that_its_rows_name(run_ladder, tmp_path):
     file = tmp_path / "rows.toml"
-    file.write_text(ROWS + ROW.format(load="assistant") + ROW.format(load="mine"))
+    file.write_text(ROWS + "".join(ROW.format(load=load) for load, _ in LOADS))
     outcome = run_ladder("--rack-target=sim:1x2", "--rack-stage=single_card", f"--rack-slo={file}")
-    for load, requests in (("assistant", 16), ("mine", 10)):
+    for load, requests in LOADS:
         verdicts = outcome.verdicts(f"single_card.{load}_errors")
         assert ["PASS", "PASS"] == [one["verdict"] for one in verdicts.values()], outcome.output[-3000:]
         (record,) = [one for one in outcome.of("load") if one["load"] == load]
         assert {"ok": 2 * requests} == record["counters"]["outcomes"]
     # Nobody asked for the others.
-    assert {"assistant", "mine", "interactive", "repeats"} == {one["load"] for one in outcome.of("load")}
+    assert {"assistant", "embedding", "mine", "interactive", "repeats"} == {
+        one["load"] for one in outcome.of("load")
+    }
 
 
 @pytest.mark.proof

@@ -37,6 +37,7 @@ def search(load: Load, caller: Caller, options: argparse.Namespace) -> int:
     from rackgate.loadgen.instrument import accepted_ms
     from rackgate.loadgen.knee import Found, find_knee
     from rackgate.metrics.requests import lateness
+    from rackgate.metrics.summary import error_p99
 
     limit_ms = accepted_ms([load.ttft_bound_ms] if load.ttft_bound_ms else [])
     told: list[Probe] = []
@@ -65,9 +66,14 @@ def search(load: Load, caller: Caller, options: argparse.Namespace) -> int:
         resolution=options.resolution,
         on_probe=tell,
     )
+    instrument = None
+    if knee.rate_per_s is not None and not options.no_selfcheck and not options.ray:
+        instrument = caller.instrument(replace(load, rate_per_s=knee.rate_per_s))
+    error_ms, by_what = error_p99(instrument)
     say = load_output.knee_json if options.json else load_output.knee_text
-    sys.stdout.write(say(knee, load, caller.seed))
-    return 0 if knee.found in (Found.KNEE, Found.AT_LEAST) else 1
+    sys.stdout.write(say(knee, load, caller.seed, (error_ms, by_what, limit_ms)))
+    exact = error_ms is None or error_ms <= limit_ms
+    return 0 if exact and knee.found in (Found.KNEE, Found.AT_LEAST) else 1
 
 
 def _look_of(offered: OfferedLoad, limit_ms: float, *, interrupted: bool) -> Look:

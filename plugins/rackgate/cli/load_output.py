@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Result", "as_json", "as_text", "knee_json", "knee_text", "probe_line"]
 
 Kept = dict[str, tuple[str, str]]
+Error = tuple[float | None, str, float]
+"""The load generator's own error (P99, ms; None: not measured), what it was measured by, what is accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +231,7 @@ def probe_line(probe: Probe) -> str:
     return f"{probe.rate_per_s:>9.4g}/s  {share:>6} good of {probe.attempted}  [{low}, {high}]  {said}{why}\n"
 
 
-def knee_text(knee: Knee, load: Load, seed: int) -> str:
+def knee_text(knee: Knee, load: Load, seed: int, error: Error) -> str:
     """Return what the search came to."""
     bounds = ", ".join(
         f"{name.upper()} <= {bound:g} ms"
@@ -240,12 +242,22 @@ def knee_text(knee: Knee, load: Load, seed: int) -> str:
     beyond = "" if knee.too_high_per_s is None else f", {knee.too_high_per_s:.4g}/s is too much"
     detail = f" ({knee.detail})" if knee.detail else ""
     found = f"{knee.found}: {rate} with {knee.share:.0%} inside {bounds}{beyond}{detail}"
-    return f"{found}\nthe same requests again: --seed {seed}\n"
+    return f"{found}\nthe instrument: {_error_text(error)}\nthe same requests again: --seed {seed}\n"
 
 
-def knee_json(knee: Knee, load: Load, seed: int) -> str:
+def _error_text(error: Error) -> str:
+    error_ms, by_what, limit_ms = error
+    if error_ms is None:
+        return f"error of its TTFT {by_what}"
+    said = "exact enough" if error_ms <= limit_ms else "TOO INEXACT: the knee is not the endpoint's"
+    return f"error of its TTFT {error_ms:.2f} ms (P99, {by_what}); {said} (accepted: {limit_ms:g} ms)"
+
+
+def knee_json(knee: Knee, load: Load, seed: int, error: Error) -> str:
     """Return the search and its curve as one JSON object."""
     plain = {"seed": seed, "load": _plain(asdict(load)), **_plain(asdict(knee))}
+    error_ms, by_what, limit_ms = error
+    plain["instrument"] = {"error_p99_ms": error_ms, "error_detail": by_what, "limit_ms": limit_ms}
     plain["goodput_per_s"] = max(
         (probe.rate_per_s * (probe.share or 0.0) for probe in knee.probes if str(probe.verdict) == "PASS"),
         default=None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rackgate.loadgen import InstrumentError, OfferedLoad
     from rackgate.measurement import Measurement
 
-__all__ = ["FIVE", "LoadNumbers", "numbers_of"]
+__all__ = ["FIVE", "LoadNumbers", "error_p99", "numbers_of"]
 
 FIVE = (
     ("ttft_ms", "p99"),
@@ -99,16 +99,22 @@ def numbers_of(
         schedule_lag_p99_ms=lag_p99_ms(offered),
         loop_lag_p99_ms=max((look.loop_lag_p99_ms or 0.0 for look in offered), default=None),
         lag_limit_ms=lag_limit_ms,
-        **_error(instrument),
+        **_error_fields(instrument),
     )
 
 
-def _error(instrument: InstrumentError | None) -> dict[str, Any]:
+def _error_fields(instrument: InstrumentError | None) -> dict[str, Any]:
+    error_ms, detail = error_p99(instrument)
+    return {"error_p99_ms": error_ms, "error_detail": detail}
+
+
+def error_p99(instrument: InstrumentError | None) -> tuple[float | None, str]:
+    """Return the P99 of |reported - true| TTFT in ms, None if not measured; and by what, or why not."""
     if instrument is None:
-        return {}
+        return None, "not measured"
     error_ms = nearest_rank(abs(instrument.errors_ms), 0.99) if instrument.count else None
     reference = instrument.offered
     if error_ms is None or reference is None:
-        return {"error_detail": f"not measured: {instrument.detail}"}
+        return None, f"not measured: {instrument.detail}"
     text = f"{instrument.count} requests to a reference server, {reference.peak_in_flight} at once"
-    return {"error_p99_ms": error_ms, "error_detail": text}
+    return error_ms, text

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.simulator.chat import DONE, BadRequest, ChatRequest, Frames, parse_request
+from rackgate.simulator.embeddings import embed
 from rackgate.simulator.engine_metrics import EngineMetrics
 from rackgate.simulator.http_server import json_bytes, openai_error
 from rackgate.simulator.words import answer_to
@@ -57,6 +58,8 @@ class EngineServer:
             self._generate(exchange, chat=True)
         elif route == ("POST", "/v1/completions"):
             self._generate(exchange, chat=False)
+        elif route == ("POST", "/v1/embeddings"):
+            embed(self, exchange)
         elif route == ("GET", "/health"):
             exchange.respond(200, b"")
         elif route == ("GET", "/v1/models"):
