@@ -104,6 +104,33 @@ def test_a_test_of_dcgm_that_was_expected_and_did_not_run_leaves_no_value():
     assert [(None, "skipped: memtest did not run")] * 2 == [(one.value, one.detail) for one in answer.values]
 
 
+def _only(name, status):
+    def change(found):
+        _all_pass(found)
+        for category in found["DCGM Diagnostic"]["test_categories"]:
+            category["tests"] = [test for test in category["tests"] if test["name"] == name]
+            for test in category["tests"]:
+                test["test_summary"] = {"status": status}
+                for one in test["results"]:
+                    one["status"] = status
+
+    return change
+
+
+def test_runs_of_dcgm_one_after_the_other_are_one_result_and_a_torn_one_is_none():
+    asked = Asked(node="node1", cards=TWO.cards, expects=("software", "memory"))
+    first, second = (
+        changed("dcgm.json", _only("software", "Pass")),
+        changed("dcgm.json", _only("memory", "Fail")),
+    )
+    both = read("dcgm", f"{first}\n{second}\n", asked)
+    assert [1.0, 1.0] == [one.value for one in both.values]
+    assert {2} == {one.count for one in both.values}
+    assert {None} == {one.value for one in read("dcgm", first, asked).values}
+    assert () == read("dcgm", f"{first}\n{second[:-9]}", asked).values
+    assert () == read("dcgm", f"{first}\nSegmentation fault\n{second}", asked).values
+
+
 @pytest.mark.parametrize(
     ("change", "seen"),
     [

@@ -1,4 +1,4 @@
-"""One JSON object out of what a program printed: strict, with no room for NaN or a second document."""
+"""JSON objects out of what a program printed: strict, with no room for NaN or for other words behind them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from rackgate.probes.probe import BadOutput
 
-__all__ = ["field", "number", "one_object", "shown"]
+__all__ = ["field", "number", "objects", "one_object", "shown"]
 
 _SHOWN = 160
 
@@ -24,17 +24,36 @@ def one_object(text: str) -> dict[str, Any]:
 
     Raises `BadOutput` for no object, a torn one, NaN, infinity, a key that stands twice, or words after it.
     """
-    start = _start(text)
+    found, end = _object_at(text, _start(text))
+    if text[end:].strip():
+        raise BadOutput(f"words after its JSON: {shown(text[end:])}")
+    return found
+
+
+def objects(text: str) -> tuple[dict[str, Any], ...]:
+    """Return the JSON objects that programs printed one after the other, as strictly as `one_object`.
+
+    Lines that are no JSON may stand before the first alone.
+    """
+    found, end = _object_at(text, _start(text))
+    listed = [found]
+    while text[end:].strip():
+        if not text[end:].lstrip().startswith("{"):
+            raise BadOutput(f"words after its JSON: {shown(text[end:])}")
+        found, end = _object_at(text, end + text[end:].index("{"))
+        listed.append(found)
+    return tuple(listed)
+
+
+def _object_at(text: str, start: int) -> tuple[dict[str, Any], int]:
     decoder = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_twins)
     try:
         found, end = decoder.raw_decode(text, start)
     except json.JSONDecodeError as error:
         raise BadOutput(f"its JSON breaks off or is wrong ({error.msg}): {shown(text[start:])}") from error
-    if text[end:].strip():
-        raise BadOutput(f"words after its JSON: {shown(text[end:])}")
     if not isinstance(found, dict):
         raise BadOutput(f"its JSON is no object: {shown(text)}")
-    return found
+    return found, end
 
 
 def _start(text: str) -> int:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from rackgate.measurement import Reason
-from rackgate.probes.json_text import field, one_object
+from rackgate.probes.json_text import field, objects
 from rackgate.probes.probe import Asked, BadOutput, Value
 
 if TYPE_CHECKING:
@@ -20,18 +20,18 @@ _STATUSES = ("Pass", "Fail", "Warn", "Skip")
 def values(text: str, asked: Asked) -> list[Value]:
     """Return `not_passed` of each card: its tests that failed; a test that was skipped is no pass.
 
-    What failed or was skipped as a whole, and on no card by itself, counts for every card.
+    What failed or was skipped as a whole, and on no card by itself, counts for every card. The output is that
+    of one run, or of several that were made one after the other.
     """
-    found = one_object(text)
-    error = found.get("DCGM Diagnostic", {}).get("runtime_error")
-    if error:
-        raise BadOutput(f"dcgmi could not run: {str(error)[:200]}")
-    version = str(field(found, "metadata", "version"))
-    if version.split(".", maxsplit=1)[0] != "4":
-        raise BadOutput(f"written by DCGM {version}; known is the output of 4")
-    serials = _serials(found)
+    documents = objects(text)
+    for found in documents:
+        _check(found)
+    serials = {card: serial for found in documents for card, serial in _serials(found).items()}
     tests = [
-        test for one in field(found, "DCGM Diagnostic", "test_categories") for test in field(one, "tests")
+        test
+        for found in documents
+        for one in field(found, "DCGM Diagnostic", "test_categories")
+        for test in field(one, "tests")
     ]
     by_card: dict[int, dict[str, list[str]]] = {card: defaultdict(list) for card in serials}
     for test in tests:
@@ -41,6 +41,15 @@ def values(text: str, asked: Asked) -> list[Value]:
         _of_card(asked.index_of(card, serials.get(card, "")), by_card[card], asked)
         for card in sorted(by_card)
     ]
+
+
+def _check(found: dict[str, Any]) -> None:
+    error = found.get("DCGM Diagnostic", {}).get("runtime_error")
+    if error:
+        raise BadOutput(f"dcgmi could not run: {str(error)[:200]}")
+    version = str(field(found, "metadata", "version"))
+    if version.split(".", maxsplit=1)[0] != "4":
+        raise BadOutput(f"written by DCGM {version}; known is the output of 4")
 
 
 def _serials(found: dict[str, Any]) -> dict[int, str]:
