@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rackgate.slo import Slo
     from rackgate.target import Card, Node, Target
 
-__all__ = ["HOST_METRICS", "of_another_kind", "why_not_asked", "without_gauge"]
+__all__ = ["HOST_METRICS", "nothing_declared", "of_another_kind", "why_not_asked", "without_gauge"]
 
 _CHASSIS = ("leak_detectors_wet", "leaks_seen", "power_supplies_bad", "chassis_findings")
 _TRIAGE = ("host_module", "host_driver", "host_cuda", "host_runtime", "host_network", "host_warnings")
@@ -112,6 +112,16 @@ def without_gauge(row: Slo, entity: str, target: Target) -> str:
 
 
 _WITHOUT_GAUGE = ("nvml", "nvidia-smi")
+
+
+def nothing_declared(row: Slo, entity: str, target: Target) -> str:
+    """Say that the target names nothing that a card could be known by, of the row that compares it."""
+    card = next((one for one in target.cards if one.name == entity), None)
+    if row.metric != "identity_differences" or card is None:
+        return ""
+    if card.serial or card.pci or card.uuid or card.sku:
+        return ""
+    return f"target {target.name} gives neither serial, PCI address, UUID nor SKU of {entity} ([[node.card]])"
 
 
 def _never(_node: Node, _card: Card | None, _target: Target) -> bool:

@@ -39,7 +39,8 @@ class Gate:
 class Ledger:
     """The verdicts of a run so far. `stop_on_fail` gates everything after a stage with an unmet blocker.
 
-    `left_out` names the cards (engines where there are none) that the run was not asked about, and why.
+    `left_out` names the cards (engines where there are none) that the run was not asked about, and why;
+    `warned` has the parts of the rack that each warning is about.
     """
 
     target: Target
@@ -50,6 +51,7 @@ class Ledger:
     skipped: dict[str, str] = field(default_factory=dict)
     silent_checks: set[str] = field(default_factory=set)
     gates: list[Gate] = field(default_factory=list)
+    warned: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def plan(self, check: Check) -> None:
         """Note that a check was asked."""
@@ -70,6 +72,8 @@ class Ledger:
         if skipped:
             self.skipped[check.id] = skipped
             return None
+        if verdict is Verdict.WARN:
+            self.warned[check.id] = self._touched(check.entity)
         gate = self._gate(check, verdict)
         if gate is None or any(
             (known.entity, known.stages) == (gate.entity, gate.stages) for known in self.gates
@@ -124,6 +128,23 @@ class Ledger:
             ),
             None,
         )
+
+    def open_warnings(self, entity: str) -> tuple[str, ...]:
+        """Return the checks that are WARN so far and about a part of the entity, or of what it is part of.
+
+        What is measured there later was measured in that state.
+        """
+        if not self.warned:
+            return ()
+        touched = self._touched(entity)
+        return tuple(
+            check_id
+            for check_id, parts in self.warned.items()
+            if parts & touched and self.verdicts[check_id] is Verdict.WARN
+        )
+
+    def _touched(self, entity: str) -> frozenset[str]:
+        return self._units_behind(entity) | {entity}
 
     def missing(self) -> tuple[str, ...]:
         """Return the ids of checks that were asked and have no verdict."""

@@ -6,7 +6,17 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-__all__ = ["Bounds", "Layer", "Measurement", "Reason", "Symptom", "missing", "truth"]
+__all__ = [
+    "OPEN_WARNING",
+    "Bounds",
+    "Layer",
+    "Measurement",
+    "Reason",
+    "Symptom",
+    "missing",
+    "tainted",
+    "truth",
+]
 
 
 class Layer(StrEnum):
@@ -125,6 +135,22 @@ class Measurement:
     def without_value(self, reason: Reason, detail: str) -> Measurement:
         """Return the same measurement with its value withdrawn."""
         return replace(self, value=None, bounds=None, reason=reason, detail=detail)
+
+
+OPEN_WARNING = "open warning: "
+"""How a line of `beside` begins that names a warning under which the value was measured."""
+
+_MOST_WARNINGS = 5
+
+
+def tainted(measurement: Measurement, warnings: tuple[str, ...]) -> Measurement:
+    """Return the measurement with the checks beside it whose warnings stood when it was judged."""
+    if not warnings:
+        return measurement
+    lines = [f"{OPEN_WARNING}{check_id}" for check_id in warnings[:_MOST_WARNINGS]]
+    if len(warnings) > _MOST_WARNINGS:
+        lines.append(f"{OPEN_WARNING}and {len(warnings) - _MOST_WARNINGS} more")
+    return replace(measurement, beside=(*measurement.beside, *lines))
 
 
 def missing(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Reason
+from rackgate.measurement import OPEN_WARNING, Reason
 
 if TYPE_CHECKING:
     from rackgate.diagnosis.chain import Chain
@@ -53,10 +53,11 @@ def verdict_message(check: Check, measurement: Measurement, judgement: Judgement
         lines.append(f"  layer   {chain.layer}")
     if detail:
         lines.append(f"  seen    {detail}")
+    if chain is not None and chain.leading is not None:
+        lines.append(f"  cause   {chain.leading.meaning}")
+    seen = [text for text in measurement.beside if not text.startswith(OPEN_WARNING)]
+    lines += [f"  beside  {text}" for text in (*seen[:_BESIDE], *measurement.beside[len(seen) :])]
     if chain is not None:
-        if chain.leading is not None:
-            lines.append(f"  cause   {chain.leading.meaning}")
-        lines += [f"  beside  {text}" for text in measurement.beside[:_BESIDE]]
         first, *others = chain.next_steps(hint_of(check, measurement, judgement))
         lines += [f"  next    {first}", *(f"  then    {step}" for step in others)]
     return "\n".join(lines)
@@ -142,7 +143,11 @@ def headline(ledger: Ledger, *, complete: bool, partial: bool, other_failures: i
         begin = f"ACCEPTED WITHIN SCOPE {ledger.target.vantage}, {ledger.judged} of {total} rows"
     if partial:
         return f"PARTIAL RUN, nothing to certify: {ledger.judged} checks asked and met"
-    return f"{begin}: {ledger.judged} checks met{', some with a warning' if counts['WARN'] else ''}"
+    return f"{begin}: {ledger.judged} checks met{_warned(counts['WARN'])}"
+
+
+def _warned(count: int) -> str:
+    return f", with {count} warning{'s' * (count != 1)}" if count else ""
 
 
 def _why_not(ledger: Ledger, counts: dict[str, int], other_failures: int, not_checked: int) -> str:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rackgate.engines.api_smoke import OFFERED, SMOKE
-from rackgate.host_rows import HOST_METRICS, of_another_kind, why_not_asked, without_gauge
+from rackgate.host_rows import (
+    HOST_METRICS,
+    nothing_declared,
+    of_another_kind,
+    why_not_asked,
+    without_gauge,
+)
+from rackgate.peers import LEAST_PEERS, PEER_METRICS, too_few_peers
 from rackgate.probes.declared import why_not_probed
 from rackgate.probes.probe import probe_of
 from rackgate.slo import STAGES, Check, Scope, Slo
@@ -29,7 +36,6 @@ __all__ = [
 CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel", "vendor")
 """What a row's `applies_to` may ask."""
 
-_LEAST_PEERS = 3
 _ITS_OWN_TIMES = "server_ttft_difference_ms"
 _TELL_FIRST_TOKENS = ("vllm", "sglang", "simulated")
 """Engines whose metrics page has a histogram of times to first token."""
@@ -136,6 +142,7 @@ def _unused(row: Slo, entity: str, target: Target) -> str:
     Of a node, say that its host cannot be asked from here, where the row is about its host.
     """
     other = of_another_kind(row, entity, target) or without_gauge(row, entity, target)
+    other = other or nothing_declared(row, entity, target) or too_few_peers(row, entity, target)
     if other:
         return other
     if row.metric in HOST_METRICS and row.scope in (Scope.NODE, Scope.CARD):
@@ -204,8 +211,8 @@ def _stage_absent(stage: str, target: Target) -> str:
 def _row_absent(row: Slo, target: Target) -> str:
     if row.metric.startswith("gateway_") and target.gateway is None:
         return f"target {target.name} declares no gateway"
-    if row.metric == "temperature_deviation_c" and len(target.cards) < _LEAST_PEERS:
-        return f"target {target.name} declares too few cards: one is compared with at least two others"
+    if row.metric in PEER_METRICS and len(entities_of(row.scope, target)) <= LEAST_PEERS:
+        return f"target {target.name} declares too few {row.scope}s: one is compared with at least two others"
     if (
         row.metric in ("host_outliers", "facts_split")
         and sum(node.access.reaches_host for node in target.nodes) < 2

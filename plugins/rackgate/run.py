@@ -15,7 +15,7 @@ from rackgate.economy import Economies
 from rackgate.entries import check_entry, redacted, target_entry, verdict_entry
 from rackgate.judge import Judgement, judge
 from rackgate.loadgen.progress import Silent, Teller
-from rackgate.measurement import Measurement, Reason, missing
+from rackgate.measurement import Measurement, Reason, missing, tainted
 from rackgate.message import gated_message, hint_of, number, verdict_message
 from rackgate.metrics.layers import layer_of_row
 from rackgate.metrics.metric import measure
@@ -215,7 +215,11 @@ class Run:
         return with_what_else(check, found, observation)
 
     def judge(self, check: Check, measurement: Measurement) -> tuple[Judgement, str]:
-        """Judge a measurement, record the verdict, close gates; return the judgement and its message."""
+        """Judge a measurement, record the verdict, close gates; return the judgement and its message.
+
+        Beside it stand the warnings under which it was measured.
+        """
+        measurement = tainted(measurement, self.ledger.open_warnings(check.entity))
         judgement = judge(check, measurement)
         chain = self._chain(check, measurement, judgement)
         message = verdict_message(check, measurement, judgement, chain)

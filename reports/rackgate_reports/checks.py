@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rackgate.measurement import OPEN_WARNING
 from rackgate.verdict import Verdict
 from rackgate_reports.evidence import RunEvidence, number_of
 
@@ -73,6 +74,11 @@ class CheckRow:
         if self.detail:
             return self.detail
         return "" if self.message.startswith(self.verdict) else self.message
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The open warnings under which the value was measured."""
+        return tuple(line for line in self.beside if line.startswith(OPEN_WARNING))
 
     @property
     def troubles(self) -> bool:

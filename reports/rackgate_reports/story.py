@@ -57,6 +57,9 @@ FIVE_NUMBERS = (
 """Metric, statistic and title of the five numbers, in their order."""
 
 
+_MOST_WARNED = 4
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
     """The verdict in words. `warnings` are what a reader must know before believing anything else."""
@@ -111,7 +114,7 @@ def counts_of(rows: Sequence[CheckRow]) -> dict[str, int]:
 
 def headline_of(run: RunEvidence, rows: Sequence[CheckRow]) -> Headline:
     """Return the headline; a run without its end, or whose records contradict it, is not accepted."""
-    warnings = [*_judged_again(run), *run.problems]
+    warnings = [*_judged_again(run), *run.problems, *_warned(rows)]
     end = run.end
     missing = sum(row.status == "no_record" for row in rows)
     if end is None:
@@ -139,6 +142,18 @@ def headline_of(run: RunEvidence, rows: Sequence[CheckRow]) -> Headline:
         accepted=accepted,
         warnings=(*contradictions, *warnings, *(_partial(end) or _partial(run.run))),
     )
+
+
+def _warned(rows: Sequence[CheckRow]) -> tuple[str, ...]:
+    """Say which checks warn: what was measured there afterwards was measured in that state."""
+    warned = [row.check for row in rows if row.verdict is Verdict.WARN and not row.status]
+    if not warned:
+        return ()
+    named = ", ".join(warned[:_MOST_WARNED])
+    more = f" and {len(warned) - _MOST_WARNED} more" if len(warned) > _MOST_WARNED else ""
+    later = sum(bool(row.warnings) for row in rows)
+    tainted = f"; {plural(later, 'value')} measured there later say so" if later else ""
+    return (f"With {plural(len(warned), 'warning')}: {named}{more}{tainted}.",)
 
 
 def _judged_again(run: RunEvidence) -> tuple[str, ...]:

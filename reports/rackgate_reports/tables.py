@@ -193,4 +193,6 @@ def _why(row: CheckRow) -> str:
     if row.status == "gated":
         return f" · gated by {escape(row.gated_by or 'an earlier check', 160)}"
     words = ": ".join(part for part in (row.reason.replace("_", " "), row.words) if part)
-    return f" · {escape(words, 240)}" if words and row.verdict != "PASS" else ""
+    shown = ("" if row.verdict == "PASS" else words, *row.warnings)
+    words = "; ".join(part for part in shown if part)
+    return f" · {escape(words, 240)}" if words else ""

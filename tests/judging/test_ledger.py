@@ -276,6 +276,46 @@ def test_the_headline_is_the_whole_truth_in_one_line(ledger, facts, text):
     assert text == headline(ledger(), **{**known, **facts}).replace(str(ledger().judged), "22")
 
 
+@pytest.mark.parametrize(
+    ("entity", "tainted"),
+    [
+        ("node1/gpu0", True),
+        ("node1", True),
+        ("rack", True),
+        ("node1/gpu0+gpu1", True),
+        ("node1/gpu1", False),
+        ("node2", False),
+    ],
+)
+def test_an_open_warning_taints_what_it_is_a_part_of_and_nothing_else(ledger, entity, tainted):
+    warned = "single_card.jitter @ node1/gpu0"
+    played = ledger({warned: Verdict.WARN})
+    assert ((warned,) if tainted else ()) == played.open_warnings(entity)
+    assert () == ledger().open_warnings(entity)
+
+
+def test_a_warning_of_a_node_taints_its_cards(rack):
+    played = Ledger(target=rack())
+    played.enter(Check(slo=row("preflight.exporter", Scope.NODE), entity="node1"), Verdict.WARN)
+    assert ("preflight.exporter @ node1",) == played.open_warnings("node1/gpu1")
+    assert () == played.open_warnings("node2/gpu1")
+
+
+def test_a_warning_that_became_a_failure_is_none_any_more(rack):
+    played = Ledger(target=rack())
+    check = Check(slo=row("single_card.jitter", severity=Severity.WARN), entity="node1/gpu0")
+    for verdict in (Verdict.WARN, Verdict.UNKNOWN):
+        played.enter(check, verdict)
+    assert () == played.open_warnings("node1/gpu0")
+
+
+def test_the_headline_counts_the_warnings(ledger):
+    warned = {f"single_card.jitter @ node1/gpu{index}": Verdict.WARN for index in (0, 1)}
+    facts = {"complete": True, "partial": False, "other_failures": 0, "not_checked": 0}
+    assert headline(ledger(warned), **facts).endswith("checks met, with 2 warnings")
+    assert headline(ledger(dict([*warned.items()][:1])), **facts).endswith("checks met, with 1 warning")
+
+
 def test_a_soak_without_a_failure_proves_a_third_of_its_card_hours_and_no_more(ledger):
     said = proven_endurance(ledger(), 72 * 3600.0)
     assert "soak: 288 card-hours without a failure prove" in said

@@ -84,6 +84,14 @@ def test_a_warning_passes_and_is_shown(pytester, ladder):
     assert "single_card.jitter @ node2/gpu0] WARN" in outcome.text
     assert "WARN single_card.jitter @ node2/gpu0: 99 (WARN)" in outcome.text
     assert 1 == outcome.end["counts"]["WARN"]
+    assert outcome.end["headline"].endswith("with 1 warning") or outcome.end["partial"]
+    later = {
+        one["entity"]: one["beside"]
+        for one in outcome.of("verdict")
+        if one["slo"] == "single_card.error_rate"
+    }
+    assert ["open warning: single_card.jitter @ node2/gpu0"] == later["node2/gpu0"]
+    assert [] == later["node1/gpu0"]
     (override,) = outcome.of("run")[0]["acceptance"]["overrides"][-1:]
     assert ("single_card.jitter", ["severity"], "agreed in May") == tuple(
         override[key] for key in ("id", "fields", "reason")

@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 
 from rackgate.measurement import Reason
 from rackgate.telemetry.card_checks import (
+    busy_median,
+    cap_shortfall,
     clock_events,
     clock_symptoms,
     deviation_from_peers,
@@ -12,6 +14,7 @@ from rackgate.telemetry.card_checks import (
     highest,
     idle_share,
     least,
+    mean_over,
     most_per_minute,
     peak_share_of_limit,
     share_of_limit,
@@ -200,6 +203,42 @@ def test_the_peak_of_power_is_a_share_of_the_limit_and_a_gap_leaves_it_open():
 def test_a_bit_stands_in_a_share_of_the_samples():
     found = standing_share(series([0, 2, 6, 4]), 0, 3 * SECOND, 0x2)
     assert (found.value, found.detail) == (0.5, "application_clocks in 50% of the samples")
+
+
+def capped(watts, masks, limit=700, **facts):
+    return cap_shortfall(series(watts), series(masks), series([limit]), 0, (len(masks) - 1) * SECOND, **facts)
+
+
+def test_a_cap_at_the_limit_is_benign_and_one_below_it_is_a_shortfall():
+    assert capped([700] * 5, [4] * 5).value == 0.0
+    assert capped([350] * 5, [4] * 5).value == 0.5
+    assert capped([350] * 5, [4] * 5).detail == "350 W of 700 W in 4 samples in which its power cap holds it"
+    assert capped([350] * 5, [0] * 5).value == 0.0
+
+
+def test_a_cap_of_a_single_sample_says_nothing_of_a_mean_power():
+    assert capped([350] * 5, [0, 4, 0, 4, 0]).value == 0.0
+
+
+def test_a_cap_below_the_limit_of_the_peers_was_set_too_low():
+    assert capped([500] * 5, [4] * 5, limit=500).value == 0.0
+    assert capped([500] * 5, [4] * 5, limit=500, least_limit_w=1000.0).value == 0.5
+
+
+def test_a_cap_that_nobody_can_see_is_unknown():
+    assert capped([350] * 3, [None] * 3).reason == Reason.BLANK
+    assert capped([None] * 3, [4] * 3).reason == Reason.BLANK
+    assert capped([350] * 3, [4] * 3, limit=None).reason == Reason.BLANK
+
+
+def test_the_clock_of_a_card_is_that_of_its_busy_samples():
+    clocks, masks = series([1980, 345, 345, 345, 1900]), series([0, 1, 1, 1, 4])
+    assert busy_median(clocks, masks, 0, 4 * SECOND).value == 1940.0
+    assert busy_median(clocks, series([]), 0, 4 * SECOND).value == 345.0
+    assert busy_median(clocks, series([1] * 5), 0, 4 * SECOND).reason == Reason.ABSENT
+    assert busy_median(series([None]), masks, 0, SECOND).reason == Reason.BLANK
+    assert mean_over(series([1, 2, 6]), 0, 2 * SECOND).value == 3.0
+    assert mean_over(series([1, 2, None]), 0, 2 * SECOND).reason == Reason.BLANK
 
 
 def test_the_card_unlike_its_peers_stands_out():

@@ -113,6 +113,43 @@ def test_an_exchanged_card_is_told_by_its_serial_and_its_address():
     assert (other.value, "serial 165, declared 166" in other.detail) == (2.0, True)
 
 
+@pytest.mark.parametrize(
+    ("declared", "listed", "differs"),
+    [
+        ("H100", "NVIDIA H100 80GB HBM3", False),
+        ("H100-SXM", "NVIDIA H100 80GB HBM3", False),
+        ("h200", "NVIDIA H200", False),
+        ("A100", "NVIDIA A100-SXM4-80GB", False),
+        ("GB200", "NVIDIA GB200", False),
+        ("MI300X", "AMD Instinct MI300X OAM", False),
+        ("RTX 4090", "NVIDIA GeForce RTX 4090", False),
+        ("B200", "NVIDIA GB200", True),
+        ("H200", "NVIDIA H100 80GB HBM3", True),
+        ("H100 NVL", "NVIDIA H200 NVL", True),
+        ("L40S", "NVIDIA L40", True),
+    ],
+)
+def test_a_card_of_another_kind_than_the_one_ordered_is_told_by_its_name(declared, listed, differs):
+    found = identity(node({"index": 0, "sku": declared}), page(f'gpu="0",UUID="GPU-1",modelName="{listed}"'))
+    assert float(differs) == found.value
+    assert not differs or f"name {listed}, declared {declared}" == found.detail
+
+
+def test_a_sku_that_the_source_does_not_name_is_unknown():
+    found = identity(node({"index": 0, "sku": "H100"}), page('gpu="0",UUID="GPU-1"'))
+    assert (found.value, "does not say sku" in found.detail) == (None, True)
+
+
+def test_a_card_of_which_nothing_is_declared_is_compared_with_nothing_and_not_found_the_same():
+    bare, listed = {"index": 0}, page('gpu="0",UUID="GPU-1"')
+    assert identity(node(bare), listed).reason == Reason.NOT_CONFIGURED
+    (why,) = absent(rack(bare), "identity_differences", Scope.CARD)
+    assert "gives neither serial, PCI address, UUID nor SKU of n1/gpu0" in why
+    for known in ({"uuid": "GPU-1"}, {"serial": "1"}, {"pci": "1b:00.0"}, {"sku": "H100"}):
+        assert [""] == absent(rack({**bare, **known}), "identity_differences", Scope.CARD)
+    assert identity(node({**bare, "uuid": "GPU-1"}), listed).value == 0.0
+
+
 def test_an_identity_that_the_source_does_not_show_is_unknown():
     found = identity(node({"index": 0, "serial": "165"}), page('gpu="0",UUID="GPU-1"'))
     assert (found.value, "does not say serial" in found.detail) == (None, True)

@@ -164,6 +164,41 @@ def test_the_hot_card_among_cool_ones_stands_out():
     assert measured("temperature_deviation_c", rows[:10]).reason == Reason.TOO_FEW
 
 
+def of_all(field, *values):
+    return [
+        one for index, value in enumerate(values) for one in readings(field, [value] * 10, f"n1/gpu{index}")
+    ]
+
+
+def test_the_slow_clock_and_the_other_power_among_peers_stand_out():
+    clocks = of_all("sm_clock_mhz", 1980, 1980, 1800, 1188)
+    assert measured("sm_clock_to_peers", clocks, "n1/gpu3").value == 0.6
+    assert measured("sm_clock_to_peers", clocks, "n1/gpu0").value == 1.1
+    power = of_all("power_w", 600, 600, 600, 150)
+    assert measured("power_deviation", power, "n1/gpu3").value == 0.75
+    assert measured("power_deviation", power, "n1/gpu0").value == 0.0
+    assert measured("power_deviation", of_all("power_w", 900, 600, 600, 600)).value == 0.5
+
+
+@pytest.mark.parametrize("metric", ["sm_clock_to_peers", "power_deviation", "power_cap_shortfall"])
+def test_a_card_whose_own_signal_is_blank_is_compared_with_nobody(metric):
+    fields = ("sm_clock_mhz", "power_w", "clock_event_reasons", "power_limit_w")
+    rows = [one for field in fields for one in of_all(field, None, 4, 4, 4)]
+    assert measured(metric, rows).reason == Reason.BLANK
+    assert measured(metric, []).reason == Reason.ABSENT
+    assert measured(metric, None).reason == Reason.NOT_CONFIGURED
+
+
+def test_a_card_capped_below_the_limit_of_its_peers_falls_short():
+    rows = [
+        *of_all("power_w", 500, 700, 700, 700),
+        *of_all("power_limit_w", 500, 700, 700, 700),
+        *of_all("clock_event_reasons", 4, 4, 4, 4),
+    ]
+    assert measured("power_cap_shortfall", rows).value == pytest.approx(2 / 7)
+    assert measured("power_cap_shortfall", rows, "n1/gpu1").value == 0.0
+
+
 def xid(code, at_s=15, text="", entity="n1/gpu0"):
     return Reading(at_s * SECOND, "n1", entity, "xid", float(code), None, text)
 

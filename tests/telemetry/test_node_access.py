@@ -164,7 +164,12 @@ def test_preflight_reads_cards_from_the_source_that_the_target_names(tmp_path):
     folder = tmp_path / "commands"
     folder.mkdir()
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", " ".join(asked.argv))[:120]
-    text = ", ".join(["0", "GPU-0", "00000000:1B:00.0", "[N/A]", "Disabled", "0x0", *words.values()]) + "\n"
+    text = (
+        ", ".join(
+            ["0", "NVIDIA H100", "GPU-0", "00000000:1B:00.0", "[N/A]", "Disabled", "0x0", *words.values()]
+        )
+        + "\n"
+    )
     (folder / f"{name}.txt").write_text(text)
     found = probe_cards(replace(rack, nodes=(node,)))
     assert [found["card_present", f"n1/gpu{index}"].value for index in (0, 1)] == [1.0, 0.0]

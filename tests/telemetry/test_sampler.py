@@ -228,6 +228,27 @@ def test_a_fast_field_that_had_a_value_counts_every_missing_sample():
     assert [len(kept) for kept in later] == [1, 1, 1]
 
 
+def test_every_signal_of_a_card_that_is_lost_is_lost_with_it():
+    thinning = Thinning()
+    for field in (*REQUIRED, "memory_temperature_c", "pcie_replays"):
+        thinning.keep([reading(1.0, field, t_ns=0), reading(1.0, field, t_ns=0, entity="n1/gpu1")])
+    gone = [reading(None, field, t_ns=1, reason=Reason.UNREACHABLE, detail="refused") for field in REQUIRED]
+    kept = thinning.keep(gone)
+    lost = {one.field for one in kept if one.value is None}
+    assert lost == {*REQUIRED, "memory_temperature_c", "pcie_replays"}
+    assert {one.entity for one in kept} == {"n1/gpu0"}
+    assert {(one.reason, one.detail) for one in kept if one.value is None} == {
+        (Reason.UNREACHABLE, "refused")
+    }
+
+
+def test_a_card_that_lost_some_of_what_is_required_still_has_the_rest():
+    thinning = Thinning()
+    thinning.keep([reading(1.0, "memory_temperature_c", t_ns=0)])
+    kept = thinning.keep([reading(None, field, t_ns=1, reason=Reason.BLANK) for field in REQUIRED[1:]])
+    assert "memory_temperature_c" not in {one.field for one in kept}
+
+
 def test_a_table_is_the_same_after_disk(tmp_path):
     rows = [
         reading(41.5, t_ns=2),

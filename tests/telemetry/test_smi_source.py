@@ -30,7 +30,9 @@ def line(index, **words):
     values |= {"temperature.gpu": "41", "power.draw": "412.10", "fan.speed": "[N/A]", **words}
     mask = values.pop("mask", "0x0000000000000048")
     address = f"00000000:{0x1B + index:02X}:00.0"
-    return ", ".join([str(index), f"GPU-{index}", address, "[N/A]", "Disabled", mask, *values.values()])
+    return ", ".join(
+        [str(index), "NVIDIA H100", f"GPU-{index}", address, "[N/A]", "Disabled", mask, *values.values()]
+    )
 
 
 def polled(text, **ran):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackgate.load import Load
-from rackgate.measurement import Bounds, Measurement, Reason, Symptom, missing
+from rackgate.measurement import OPEN_WARNING, Bounds, Measurement, Reason, Symptom, missing
 from rackgate.plain import noun_of
 from rackgate.record import SCHEMA
 from rackgate.target import GRADES, Target
@@ -131,7 +131,7 @@ def _measurement(record: _Plain) -> Measurement:
         source=str(record.get("measured_by") or ""),
         hint="",
         symptoms=tuple(Symptom(**one) for one in record.get("symptoms") or ()),
-        beside=tuple(record.get("beside") or ()),
+        beside=tuple(line for line in record.get("beside") or () if not line.startswith(OPEN_WARNING)),
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rackgate.observation import Observation
     from rackgate.slo import Slo
 
-__all__ = ["register_metrics"]
+__all__ = ["register_metrics", "tpot_ms", "ttft_ms"]
 
 _BURST_SHARE = 0.5
 

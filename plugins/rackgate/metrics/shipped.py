@@ -16,7 +16,7 @@ from rackgate.metrics import (
     rates,
     server_ttft,
 )
-from rackgate.telemetry import load_metrics, load_xids, xid_gauge
+from rackgate.telemetry import load_metrics, load_xids, outliers, xid_gauge
 
 if TYPE_CHECKING:
     from rackgate.metrics.metric import Register
@@ -26,6 +26,17 @@ __all__ = ["register_metrics"]
 
 def register_metrics(register: Register) -> None:
     """Register all of them."""
-    of_loads = (latency, gaps, server_ttft, rates, hardware, load_metrics, load_xids, xid_gauge)
-    for module in (*of_loads, cost, rack_energy, caches, faults, probes):
+    of_telemetry = (hardware, load_metrics, outliers, load_xids, xid_gauge)
+    for module in (
+        latency,
+        gaps,
+        server_ttft,
+        rates,
+        *of_telemetry,
+        cost,
+        rack_energy,
+        caches,
+        faults,
+        probes,
+    ):
         module.register_metrics(register)

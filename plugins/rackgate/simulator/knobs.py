@@ -115,11 +115,13 @@ class CardKnobs:
 class NodeKnobs:
     """One node: its exporter, its management controller, and the shipped folder that stands in for its host.
 
+    The exporter is gone for good once the first card has worked for `exporter_lost_after_busy_s`.
     With `undeclared_card` the exporter lists one card more than the target names; `sku` is what the target
     says that its cards are; `leak` is what the leak detector is: `wet` or `disabled`.
     """
 
     exporter_listening: bool = True
+    exporter_lost_after_busy_s: float | None = None
     undeclared_card: bool = False
     controller_answers: bool = True
     leak: str = ""

@@ -75,6 +75,7 @@ class _Node:
         self.wanted: list[int] = [index for index, card in enumerate(self.cards) if card.listening]
         self.loop = asyncio.new_event_loop()
         self.ticked = self.loop.time()
+        self.exporter: asyncio.Server | None = None
 
     def _undeclared(self) -> ExporterCard:
         index = len(self.cards)
@@ -94,7 +95,9 @@ class _Node:
         loop = self.loop
         exporter, control = bound_socket(), bound_socket()
         if self.knobs.exporter_listening:
-            loop.run_until_complete(loop.create_server(lambda: HttpConnection(self.export), sock=exporter))
+            self.exporter = loop.run_until_complete(
+                loop.create_server(lambda: HttpConnection(self.export), sock=exporter)
+            )
         loop.run_until_complete(loop.create_server(lambda: HttpConnection(self.control), sock=control))
         self.fork_wanted()
         leave_on_end_of_input(loop, self.leave)
@@ -117,6 +120,8 @@ class _Node:
         for sensors in self.sensors:
             sensors.tick(now - self.ticked)
         self.ticked = now
+        if self.exporter is not None and self.exporter_lost:
+            self.exporter.close()
         self.loop.call_later(_TICK_S, self.tick)
 
     def fork_wanted(self) -> None:
@@ -201,9 +206,17 @@ class _Node:
                 os.waitpid(-1, 0)
         os._exit(0)
 
+    @property
+    def exporter_lost(self) -> bool:
+        """Whether the first card has worked for as long as the exporter lasts."""
+        lasts_s = self.knobs.exporter_lost_after_busy_s
+        return lasts_s is not None and self.states[0][Slot.BUSY_S] >= lasts_s
+
     def export(self, exchange: Exchange) -> None:
         """Answer the exporter's clients."""
-        if exchange.path == "/metrics":
+        if self.exporter_lost:
+            exchange.cut()
+        elif exchange.path == "/metrics":
             exchange.respond(200, render_exporter(self.exported), content_type=_METRICS)
         elif exchange.path == "/health":
             exchange.respond(200, b"KO" if not self.exported else b"OK", content_type="text/plain")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = [
     "THROTTLE_COUNTERS",
     "Finding",
+    "busy_median",
+    "cap_shortfall",
     "clock_events",
     "clock_symptoms",
     "codes_that_came",
@@ -30,6 +32,8 @@ __all__ = [
     "highest_standing",
     "idle_share",
     "least",
+    "limit_of",
+    "mean_over",
     "most_per_minute",
     "peak_share_of_limit",
     "share_of_limit",
@@ -41,6 +45,7 @@ THROTTLE_COUNTERS = ("sw_thermal_slowdown_ns", "hw_thermal_slowdown_ns", "hw_pow
 """Counters of the clock events that are faults; the power cap is none."""
 
 _IDLE = 0x1
+_POWER_CAP = 0x4
 _MINUTE_NS = 60_000_000_000
 _SILENT_NS = 7_000_000_000  # an unchanged value is kept every 5 s
 
@@ -229,7 +234,7 @@ def _bits(series: Series, start_ns: int, end_ns: int) -> int:
 
 def share_of_limit(power: Series, limit: Series, start_ns: int, end_ns: int) -> Finding:
     """Return mean power / enforced power limit of the window: 0.95 to 1.05 under a full load."""
-    watts, known = _window(power, start_ns, end_ns), _limit(limit, end_ns)
+    watts, known = _window(power, start_ns, end_ns), limit_of(limit, end_ns)
     gap = _uncovered(power, start_ns, end_ns)
     if gap is not None or not len(watts):
         return gap or _missing(power)
@@ -241,7 +246,7 @@ def share_of_limit(power: Series, limit: Series, start_ns: int, end_ns: int) -> 
 
 def peak_share_of_limit(power: Series, limit: Series, start_ns: int, end_ns: int) -> Finding:
     """Return the greatest power of the window / enforced power limit."""
-    found, known = highest(power, start_ns, end_ns), _limit(limit, end_ns)
+    found, known = highest(power, start_ns, end_ns), limit_of(limit, end_ns)
     seen = found.partial if found.value is None else found.value
     if known is None:
         return _missing(limit) if seen is not None else found
@@ -252,11 +257,56 @@ def peak_share_of_limit(power: Series, limit: Series, start_ns: int, end_ns: int
     return replace(found, value=value, partial=partial, detail=detail)
 
 
-def _limit(limit: Series, end_ns: int) -> float | None:
+def limit_of(limit: Series, end_ns: int) -> float | None:
     """Return the limit that stood at the end of the window, None if none was read."""
     moments, limits = _present(limit)
     known = limits[moments <= end_ns]
     return float(known[-1]) if len(known) and known[-1] > 0 else None
+
+
+def cap_shortfall(
+    power: Series, reasons: Series, limit: Series, start_ns: int, end_ns: int, *, least_limit_w: float = 0.0
+) -> Finding:
+    """Return 1 - mean power / limit where the power cap holds the card back (bit 0x4), at least 0.
+
+    Only samples count whose predecessor has the bit too: the driver's power is a mean, and follows.
+    """
+    moments, values = _present(reasons)
+    capped = (values.astype(np.int64) & _POWER_CAP) != 0
+    held = np.concatenate(([False], capped[1:] & capped[:-1])) & (moments >= start_ns) & (moments <= end_ns)
+    gap = _uncovered(reasons, start_ns, end_ns)
+    if gap is not None or not len(_window(reasons, start_ns, end_ns)):
+        return gap or _missing(reasons)
+    if not held.any():
+        return Finding(value=0.0, count=len(held), detail="its power cap never held it for two samples")
+    known, (seen, watts) = limit_of(limit, end_ns), _present(power)
+    latest = np.searchsorted(seen, moments[held], side="right") - 1
+    if known is None or not (latest >= 0).any() or _uncovered(power, start_ns, end_ns) is not None:
+        return _missing(limit if known is None else power)
+    mean, most = float(watts[latest[latest >= 0]].mean()), max(known, least_limit_w)
+    detail = f"{mean:.0f} W of {most:.0f} W in {int(held.sum())} samples in which its power cap holds it"
+    return Finding(value=max(0.0, 1 - mean / most), count=int(held.sum()), detail=detail)
+
+
+def mean_over(series: Series, start_ns: int, end_ns: int) -> Finding:
+    """Return the mean of the window's samples."""
+    gap, values = _uncovered(series, start_ns, end_ns), _window(series, start_ns, end_ns)
+    if gap is not None or not len(values):
+        return gap or _missing(series)
+    return Finding(value=float(values.mean()), count=len(values))
+
+
+def busy_median(series: Series, reasons: Series, start_ns: int, end_ns: int) -> Finding:
+    """Return the median of the window's samples in which the card does not say that it is idle (bit 0x1)."""
+    gap, (moments, values) = _uncovered(series, start_ns, end_ns), _present(series)
+    if gap is not None or not len(_window(series, start_ns, end_ns)):
+        return gap or _missing(series)
+    told, masks = _present(reasons)
+    idle = np.isin(moments, told[(masks.astype(np.int64) & _IDLE) != 0])
+    busy = values[(moments >= start_ns) & (moments <= end_ns) & ~idle]
+    if not len(busy):
+        return Finding(value=None, reason=Reason.ABSENT, detail="the card is idle in every sample")
+    return Finding(value=float(np.median(busy)), count=len(busy))
 
 
 def deviation_from_peers(values: Mapping[str, float | None]) -> dict[str, Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ NODE_INVENTORY = {
 """Unit and definition of each comparison of a node with what was ordered."""
 
 CARD_HOLDERS = {
-    "identity_differences": ("facts", "Serial and PCI address of the card that are not those declared."),
+    "identity_differences": ("facts", "Serial, PCI address and SKU of the card that are not those declared."),
     "foreign_processes": (
         "processes",
         "Processes on the card that are neither this run's engines nor named by the target.",
@@ -72,18 +73,34 @@ def _identity(card: Card, listed: ListedCard | None) -> Measurement:
     name = "identity_differences"
     if listed is None:
         return missing(name, card.name, "facts", Reason.ABSENT, "the node's source does not list this card")
-    declared = {what: getattr(card, what) for what in ("serial", "pci") if getattr(card, what)}
-    seen = {what: getattr(listed, what) for what in declared}
+    names = (*(("uuid",) if listed.uuid else ()), "serial", "pci", "sku")
+    declared = {what: getattr(card, what) for what in names if getattr(card, what)}
+    if not declared:
+        text = "the target gives neither serial, PCI address, UUID nor SKU of this card"
+        return missing(name, card.name, "facts", Reason.NOT_CONFIGURED, text)
+    seen = {what: listed.name if what == "sku" else getattr(listed, what) for what in declared}
     words = [
-        f"{what} {seen[what]}, declared {value}"
+        f"{'name' if what == 'sku' else what} {seen[what]}, declared {value}"
         for what, value in declared.items()
-        if seen[what] not in (None, value)
+        if seen[what] is not None and not _agrees(what, value, str(seen[what]))
     ]
     unread = [what for what, value in seen.items() if value is None]
     if unread and not words:
         text = f"the node's source does not say {', '.join(unread)}"
         return missing(name, card.name, "facts", Reason.ABSENT, text)
     return _counted(name, card.name, len(words), "; ".join(words))
+
+
+def _agrees(what: str, declared: str, seen: str) -> bool:
+    """Return whether a fact is as declared; a SKU is when its number stands in the card's name as a word.
+
+    `H100-SXM` agrees with `NVIDIA H100 80GB HBM3`, `B200` does not with `NVIDIA GB200`.
+    """
+    if what != "sku":
+        return declared == seen
+    asked, told = (re.findall(r"[A-Z0-9]+", text.upper()) for text in (declared, seen))
+    number = next((word for word in asked if any(letter.isdigit() for letter in word)), None)
+    return number in told if number else bool(set(asked) & set(told))
 
 
 def _is(card: Card, listed: ListedCard) -> bool:

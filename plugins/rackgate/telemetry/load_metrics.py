@@ -1,16 +1,15 @@
-"""Metrics of a card's health during a load: margin, limit, counters that grew, idleness, outliers."""
+"""Metrics of a card's health during a load: margin, limit, counters that grew, idleness."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Measurement, Reason, missing
+from rackgate.measurement import Measurement, Reason
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.telemetry.card_checks import (
     THROTTLE_COUNTERS,
     Finding,
-    deviation_from_peers,
     growth,
     highest,
     highest_standing,
@@ -220,42 +219,13 @@ _INPUTS: dict[str, tuple[str, ...]] = {
     ),
     "infiniband_error_growth": ("host:infiniband",),
     "leaks_seen": ("redfish:leak_detectors_wet", "redfish:leak_detectors_unknown"),
-    "temperature_deviation_c": ("card:temperature_c",),
 }
-
-
-def _deviation(field: str, definition: str) -> MeasureFunction:
-    def measured(observation: Observation, slo: Slo, entity: str) -> Measurement:
-        table = observation.telemetry
-        if table is None:
-            return no_telemetry(slo, entity)
-        values: dict[str, float | None] = {}
-        for card in observation.target.cards:
-            if card.name != entity and not observation.members(card.name):
-                continue  # it carries no load: quarantined, or no engine uses it
-            window = window_of(observation, slo, card.name)
-            if not isinstance(window, Measurement):
-                values[card.name] = highest(table.series(card.name, field), *window).value
-        if entity not in values:
-            return missing(slo.metric, entity, slo.unit, Reason.ABSENT, f"no load at {entity}")
-        return measurement_of(slo, entity, deviation_from_peers(values)[entity])
-
-    measured.__doc__ = definition
-    return measured
 
 
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
     for name, (unit, definition, look) in _DEFINITIONS.items():
         _register(register, name, unit, _per_card(definition, look))
-    _register(
-        register,
-        "temperature_deviation_c",
-        "°C",
-        _deviation(
-            "temperature_c", "Highest temperature during the load - median of the other cards' highest."
-        ),
-    )
 
 
 def _register(register: Register, name: str, unit: str, function: MeasureFunction) -> None:

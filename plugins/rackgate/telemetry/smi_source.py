@@ -42,7 +42,7 @@ COLUMNS = {
 """Our field -> the column of `nvidia-smi --query-gpu`."""
 
 _REASONS = "clocks_throttle_reasons.active"
-_IDENTITY = ("index", "uuid", "pci.bus_id", "serial", "mig.mode.current", _REASONS)
+_IDENTITY = ("index", "name", "uuid", "pci.bus_id", "serial", "mig.mode.current", _REASONS)
 
 
 class SmiSource:
@@ -89,6 +89,7 @@ class SmiSource:
             tuple(
                 ListedCard(
                     index=int(row.number("index") or 0),
+                    name=row.cells["name"].text,
                     uuid=row.cells["uuid"].text,
                     pci=canonical_pci(row.cells["pci.bus_id"].text),
                     serial=row.cells["serial"].text if row.cells["serial"].supported else None,

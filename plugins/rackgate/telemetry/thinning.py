@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rackgate.telemetry.reading import FAST, REQUIRED
+from rackgate.telemetry.reading import CARD_FIELDS, FAST, REQUIRED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rackgate.telemetry.reading import Reading
 
@@ -39,9 +39,31 @@ class Thinning:
         Before one that changed stands its predecessor at the last moment at which it was seen.
         """
         found: list[Reading] = []
-        for one in readings:
+        told = list(readings)
+        for one in (*told, *self._silenced(told)):
             found += self._worth(one)
         return found
+
+    def _silenced(self, told: Sequence[Reading]) -> list[Reading]:
+        """Return that each signal which a card had is gone, where all that is required of it is.
+
+        A source that lost a card, or is lost, speaks of the required signals alone.
+        """
+        required: dict[str, list[Reading]] = {}
+        for one in told:
+            if one.field in REQUIRED:
+                required.setdefault(one.entity, []).append(one)
+        lost = {
+            entity: ones[0]
+            for entity, ones in required.items()
+            if len(ones) == len(REQUIRED) and all(one.value is None for one in ones)
+        }
+        said = {(one.entity, one.field) for one in told} if lost else set()
+        return [
+            replace(lost[entity], field=field)
+            for entity, field in sorted(self._had_value)
+            if entity in lost and field in CARD_FIELDS and (entity, field) not in said
+        ]
 
     def last(self) -> list[Reading]:
         """Return the last kept reading of each slow signal."""
