@@ -1,6 +1,6 @@
 """The load generator beside its peers: the same reference server, the same run, client CPU counted.
 
-usage: load.py [--rounds 5] [--only NAME,NAME] [--aiperf]
+usage: load.py [--rounds 5] [--only NAME,NAME] [--aiperf] [--short] [--out FILE]
 
 Streams are paced at 20 ms per token, as an engine does. Peers that are not installed are left out and
 named: `RACKGATE_VLLM_VENV` and `RACKGATE_AIPERF_VENV` are environments that hold vLLM and AIPerf; with
@@ -165,7 +165,11 @@ def peers_of(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
 
 
 def one_round(
-    clients: dict[str, Any], results: dict[str, dict[str, list[float]]], missing: dict[str, str]
+    clients: dict[str, Any],
+    results: dict[str, dict[str, list[float]]],
+    missing: dict[str, str],
+    *,
+    share: float = 1.0,
 ) -> None:
     for name, client in list(clients.items()):
         try:
@@ -173,11 +177,12 @@ def one_round(
                 ("chunks", PACED, UNEVEN),
                 ("requests", SMALL, Script(ttft_ms=(0.0,))),
             ):
+                requests = max(shape["concurrency"], round(share * shape["requests"]))
                 with reference_server(script) as url:
-                    measured = client(url, **shape)
+                    measured = client(url, **{**shape, "requests": requests})
                     with urllib.request.urlopen(f"{url}/stamps", timeout=10) as answer:  # noqa: S310 - our own server
                         stamps = json.load(answer)
-                amount = shape["requests"] * (shape["tokens"] if kind == "chunks" else 1)
+                amount = requests * (shape["tokens"] if kind == "chunks" else 1)
                 results.setdefault(name, {}).setdefault(kind, []).append(amount / measured["cpu_s"])
                 if kind == "chunks":
                     errors = errors_ms(measured["times"], stamps)
@@ -198,13 +203,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="")
     parser.add_argument("--aiperf", action="store_true")
+    parser.add_argument("--short", action="store_true", help="a tenth of the requests, no exactness")
+    parser.add_argument("--out", type=Path, default=HERE / "out" / "load.json")
     options = parser.parse_args()
     clients, missing = peers_of(options)
     results: dict[str, dict[str, list[float]]] = {}
     load_before = os.getloadavg()[0]
     for number in range(options.rounds):
         print(f"round {number + 1} of {options.rounds}: {', '.join(clients)}", file=sys.stderr, flush=True)
-        one_round(clients, results, missing)
+        one_round(clients, results, missing, share=0.1 if options.short else 1.0)
     medians = {
         name: {kind: statistics.median(values) for kind, values in kinds.items()}
         for name, kinds in results.items()
@@ -222,14 +229,14 @@ def main() -> int:
         met = ratio <= goal if op == "<=" else ratio >= goal
         print(f"{text:<26}{ratio:6.2f}  goal {op} {goal:g}  {'met' if met else 'NOT MET'}")
     exact = {}
-    if "ours" in results:
+    if "ours" in results and not options.short:
         exact = tell_exactness(options.rounds)
     for name, why in missing.items():
         print(f"left out: {name}: {why}")
     print(
         f"load average before: {load_before:.2f}, cores: {os.cpu_count()}, median of {options.rounds} rounds"
     )
-    write(medians, ratios, missing, options.rounds, load_before, exact)
+    write(options.out, medians, ratios, missing, options.rounds, load_before, exact)
     return 0
 
 
@@ -264,10 +271,15 @@ def ratios_of(results: dict[str, dict[str, list[float]]]) -> list[tuple[str, flo
 
 
 def write(
-    medians: Any, ratios: Any, missing: dict[str, str], rounds: int, load_average: float, exact: Any
+    path: Path,
+    medians: Any,
+    ratios: Any,
+    missing: dict[str, str],
+    rounds: int,
+    load_average: float,
+    exact: Any,
 ) -> None:
-    out = HERE / "out"
-    out.mkdir(exist_ok=True)
+    path.parent.mkdir(exist_ok=True)
     names = {
         "chunks": "chunks_per_cpu_s", "requests": "requests_per_cpu_s",
         "error_p50": "ttft_error_p50", "error_p99": "ttft_error_p99",
@@ -283,7 +295,7 @@ def write(
         "left_out": missing,
         "exactness": exact,
     }
-    (out / "load.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from rackgate.loadgen.spool import sample_of_line
 from rackgate.route import Route
 
 ON_BOTH_LOOPS = (
-    "test_cases_over_transport", "test_connections", "test_fault_matrix", "test_identity",
+    "test_cases_over_transport", "test_clock", "test_connections", "test_fault_matrix", "test_identity",
     "test_protocols_on_sockets", "test_transport",
 )  # fmt: skip
 """What goes over sockets runs on asyncio's loop and on uvloop's, which is that of workers."""
