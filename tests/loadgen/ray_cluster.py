@@ -8,6 +8,7 @@ import ctypes
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
@@ -28,12 +29,18 @@ def _own_clock():
 
 
 def main():
+    with tempfile.TemporaryDirectory(prefix="rg-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        _serve(folder)  # a short path: Ray makes sockets in it
+
+
+def _serve(folder):
     said = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Ray tells a lot
     cluster = Cluster(
         initialize_head=True,
         head_node_args={
             "include_dashboard": False,
+            "temp_dir": folder,
             "node_ip_address": "127.0.1.1",
             "node_name": "head",
             **_SMALL,
