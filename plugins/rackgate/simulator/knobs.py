@@ -96,13 +96,13 @@ class CardKnobs:
     row_remap_failed: int = 0
     remapped_rows_uncorrectable: int = 0
     last_xid: int = 0
-    last_xid_after_busy_s: float = 0.0
     pcie_width: int = 16
     pcie_generation: int = 5
     ecc_errors_per_busy_s: float = 0.0
     remapped_rows_per_busy_s: float = 0.0
     pcie_replays_per_busy_s: float = 0.0
     nvlink_errors_per_busy_s: float = 0.0
+    xids_per_busy_s: float = 0.0
 
     # Its telemetry; `serial` is that of another card in its place.
     serial: str = ""
