@@ -56,11 +56,13 @@ class Economies:
             units = sum(share.units for share in shares)
             taken = sum((share.measured.value or 0.0) * share.units for share in shares)
             names = ", ".join(dict.fromkeys(share.load for share in shares))
+            sources = ", ".join(dict.fromkeys(share.measured.source for share in shares))
             measured = replace(
                 shares[0].measured,
                 value=taken / units,
                 count=sum(share.measured.count for share in shares),
                 detail=f"class {workload}: {names}",
+                source=sources,
             )
             found.append((workload, measured))
         return found

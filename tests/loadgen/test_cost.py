@@ -160,20 +160,22 @@ def test_without_a_controller_the_energy_of_a_node_is_not_known():
 
 
 def test_a_class_of_work_took_what_all_its_loads_took_over_all_their_work():
-    def taken(value, count):
+    def taken(value, count, source="exporter"):
         return Measurement(
-            metric="energy_per_output_token_j", entity="rack", value=value, unit="J/tok", count=count
-        )
+            metric="energy_per_output_token_j", entity="rack", value=value, unit="J/tok", count=count,
+            source=source,
+        )  # fmt: skip
 
     economies = Economies()
     economies.add("assistant", "s2/a", taken(2.0, 10), 100.0)
-    economies.add("assistant", "s3/b", taken(4.0, 30), 300.0)
+    economies.add("assistant", "s3/b", taken(4.0, 30, "redfish"), 300.0)
     economies.add("batch", "s5/c", taken(9.0, 5), 10.0)
     found = dict(economies.classes())
     assert {"assistant": (3.5, 40), "batch": (9.0, 5)} == {
         workload: (measured.value, measured.count) for workload, measured in found.items()
     }
     assert "class assistant: s2/a, s3/b" == found["assistant"].detail
+    assert ("exporter, redfish", "exporter") == (found["assistant"].source, found["batch"].source)
 
 
 def test_without_a_price_of_energy_no_power_is_needed():
