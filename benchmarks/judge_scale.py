@@ -88,6 +88,7 @@ def columns_of(random: np.random.Generator, part: range, engines: int, whole: in
         "warmup": first + np.arange(count) < 1000,
         "burst": np.zeros(count, np.bool_),
         "sent_ns": scheduled + 20_000.0,
+        "connected_ns": scheduled + 20_000.0,
         "first_byte_ns": np.floor(first_token * nan),
         "first_token_ns": np.floor(first_token * nan),
         "first_answer_ns": np.floor(first_token * nan),
@@ -96,6 +97,9 @@ def columns_of(random: np.random.Generator, part: range, engines: int, whole: in
         **{name: (value * nan).astype(np.float32) for name, value in counts.items()},
         "tpot_ms": (last - first_token) * nan / 1e6 / (tokens - 1),
         "tokens_per_chunk": nan.astype(np.float32),
+        "chunks": np.where(failed, 0.0, tokens).astype(np.float32),
+        "shared_chunks": np.zeros(count, np.float32),
+        "retry_after_s": np.full(count, np.nan, np.float32),
     }
 
 
@@ -113,7 +117,7 @@ def make(path: Path, samples: int, engines: int) -> None:
                 texts[name] = np.empty(count, dtype=object)
                 texts[name].fill(())
             columns = columns_of(random, range(first, first + count), engines, samples)
-            writer.add(SampleTable(columns, Origin.SCHEDULED, texts.__getitem__))
+            writer.add(SampleTable(columns, Origin.SCHEDULED, texts.__getitem__, lambda: iter(())))
 
 
 def observed(path: Path, engines: int) -> Observation:
