@@ -150,6 +150,15 @@ def test_the_energy_of_nodes_is_told_apart_from_that_of_their_cards():
     assert ("exporter", "redfish") == (cards.source, nodes.source)
 
 
+def test_a_controller_that_is_asked_too_seldom_does_not_tell_the_energy_of_a_short_load():
+    """Every 2.5 s in a load of 10.5 s: what lay between the looks would be guessed."""
+    seldom = np.where(np.arange(len(MOMENTS)) % 5 == 0, RAMP, np.nan)
+    observation = observed(TEN, telemetry=Power(chassis_power_w=seldom))
+    found = measure(rack_energy.rack_power_w, "W", observation, "rack")
+    assert (None, Reason.STALE) == (found.value, found.reason)
+    assert "n: asked too seldom for a load of 10.5 s" == found.detail
+
+
 def test_without_a_controller_the_energy_of_a_node_is_not_known():
     found = measure(
         rack_energy.rack_energy_per_output_token_j, "J/tok", observed(TEN, telemetry=Power()), "rack"

@@ -48,16 +48,18 @@ def test_energy_and_cost_stand_in_records_and_reports_by_load_and_by_class(suite
         by_load.setdefault((record["load"], record["workload"]), {})[record["metric"]] = record
     assert {*loads.items(), *(("", workload) for workload in loads.values())} == set(by_load)
     for metrics in by_load.values():
-        cards, nodes = (metrics[f"{part}energy_per_output_token_j"] for part in ("", "rack_"))
-        assert 0 < cards["value"] < nodes["value"]
-        assert ("exporter", "redfish") == (cards["source"], nodes["source"])
+        cards, nodes = (metrics.get(f"{part}energy_per_output_token_j") for part in ("", "rack_"))
+        assert 0 < cards["value"]
+        assert "exporter" == cards["source"]
         assert 0 < metrics["cost_per_1000_requests"]["value"]
-        assert all(one["count"] > 0 for one in metrics.values())
+        if nodes is not None:  # a load of some seconds is shorter than its controller's looks are apart
+            assert nodes["value"] is None or nodes["value"] > cards["value"]
+            assert nodes["value"] is not None or "asked too seldom for a load of" in nodes["detail"]
     views = outcome.folder / "views" / "default"
     html, summary = ((views / name).read_text() for name in ("report.html", "summary.md"))
     assert "Energy per token, cards" in html
     assert "## Energy and cost" in summary
-    for text in ("all loads of the class", "exporter", "redfish", "USD"):
+    for text in ("all loads of the class", "exporter", "USD"):
         assert (text in html, text in summary) == (True, True)
 
 

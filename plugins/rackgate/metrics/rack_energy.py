@@ -23,11 +23,15 @@ __all__ = ["register_metrics"]
 _FIELD = "chassis_power_w"
 _INPUT = f"redfish:{_FIELD}"
 _GAP_S = 25.0
-"""Controllers are asked every few seconds at best."""
+_LOOKS_PER_LOAD = 5
+"""Controllers are asked every few seconds: of a load that is shorter than so many looks most is guessed."""
 
 
 def rack_power_w(observation: Observation, slo: Slo, entity: str) -> Measurement:
-    """Power of the nodes behind the load, from their chassis: time-weighted mean, of several the sum."""
+    """Power of the nodes behind the load, from their chassis: time-weighted mean, of several the sum.
+
+    A load that lasted less than five looks at the controller has no value.
+    """
     if observation.telemetry is None:
         return missing(slo.metric, entity, slo.unit, Reason.NOT_CONFIGURED, "no telemetry in this run")
     chosen = chosen_samples(observation, slo, entity, label=last_label(observation, slo), timed=False)
@@ -43,11 +47,11 @@ def rack_power_w(observation: Observation, slo: Slo, entity: str) -> Measurement
     total, count = 0.0, 0
     for node in nodes:
         series = observation.telemetry.series(node, _FIELD)
-        mean = time_weighted_mean(series.t_ns, series.values, start_ns=start, end_ns=end, gap_limit_s=_GAP_S)
+        gap_s = min(_GAP_S, (end - start) / 1e9 / _LOOKS_PER_LOAD)
+        mean = time_weighted_mean(series.t_ns, series.values, start_ns=start, end_ns=end, gap_limit_s=gap_s)
         if mean.value is None:
-            reason, detail = (
-                series.why_missing if series.reasons else (Reason.STALE, "the load is not covered")
-            )
+            seldom = f"asked too seldom for a load of {(end - start) / 1e9:.1f} s"
+            reason, detail = series.why_missing if series.reasons else (Reason.STALE, seldom)
             return missing(slo.metric, entity, slo.unit, reason, f"{node}: {detail}")
         total += mean.value
         count += int(((series.t_ns >= start) & (series.t_ns <= end)).sum())
