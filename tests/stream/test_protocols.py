@@ -200,8 +200,7 @@ def test_events_that_come_together_are_known_when_they_come_again():
     for identity in "xyz":
         asked.clear()
         reader = StreamReader(counting, learned=learned)
-        first, *others = stream_of(["a", "b"], identity)
-        reader.take([(1, first), (2, b"".join(others))])
+        reader.take([(2, b"".join(stream_of(["a", "b"], identity)))])
         answer = reader.close(9, Ending.COMPLETE)
         assert ("ab", (2, 2), "stop", True, 4, 1) == (
             answer.text, answer.token_ns, answer.finish_reason, answer.done_seen, answer.completion_tokens,

@@ -103,19 +103,26 @@ class Learned:
         self.together: dict[bytes, Together] = {}
 
     def known(self, data: bytes, mark: bytes) -> Together | None:
-        """Return what a read does that begins where an event does; None if it is not known.
+        """Return what whole events do; None if that is not known.
 
         `mark` stands before each event of its stream that has its preface.
         """
         found = self.together.get(data.replace(mark, _MARK))
         return None if found is None or _MARK in data else found
 
-    def remember(self, data: bytes, mark: bytes, effects: Sequence[Effect | None]) -> None:
-        """Note what a read of whole events does, if each of them is known and bears no token."""
+    def remember(self, payloads: Sequence[bytes], effects: Sequence[Effect | None], mark: bytes) -> None:
+        """Note what a read's first event does, and its last ones, if they are known and bear no token."""
+        if effects[0] is not None:
+            self._note(payloads[:1], effects[:1], mark)
+        first = len(effects)
+        while first and effects[first - 1] is not None:
+            first -= 1
+        self._note(payloads[first:], effects[first:], mark)
+
+    def _note(self, payloads: Sequence[bytes], effects: Sequence[Effect | None], mark: bytes) -> None:
         known = [effect for effect in effects if effect is not None]
-        if len(known) < len(effects) or len(self.together) >= MOST_EFFECTS or len(data) > LONGEST_EVENT:
-            return
-        if _MARK not in data:
+        data = b"".join([b"data: %b\n\n" % payload for payload in payloads])
+        if known and len(self.together) < MOST_EFFECTS and len(data) <= LONGEST_EVENT and _MARK not in data:
             self.together[data.replace(mark, _MARK)] = Together(_joined(known), len(known))
 
     def learn(self, preface: bytes, tail: bytes) -> None:

@@ -86,16 +86,19 @@ class StreamReader:
             return
         if self._like is None:
             self._meet(preface_of(data, len(_DATA)), learned)
-        place = self._tokens(data)
-        if place == len(data):
-            return
-        rest = data[place:] if place else data
-        known = learned.known(rest, self._mark)
-        if known is None:
-            self.feed(t_ns, rest)
-        else:
+        place = self._tokens(data, 0)
+        while place < len(data):
+            known = learned.known(data[place:], self._mark)
+            end = len(data)
+            if known is None:  # then perhaps the next event by itself
+                end = data.find(b"\n\n", place) + 2
+                known = learned.known(data[place:end], self._mark)
+                if known is None:
+                    self.feed(t_ns, data[place:])
+                    return
             reading.events += known.events
             known.effect.apply(reading)
+            place = self._tokens(data, end)
 
     def feed(self, t_ns: int, data: bytes) -> None:
         """Take one read of the body with its arrival."""
@@ -107,7 +110,7 @@ class StreamReader:
         if payloads is not None:
             effects = [self._event("", payload) for payload in payloads]
             if self._learned is not None:
-                self._learned.remember(data, self._mark, effects)
+                self._learned.remember(payloads, effects, self._mark)
             return
         try:
             events = parser.feed(data)
@@ -204,11 +207,10 @@ class StreamReader:
         self._before = b"%b%b%b" % (_DATA, preface, template.before)
         self._after = template.after + b"\n\n"
 
-    def _tokens(self, data: bytes) -> int:
-        """Take the events at a read's beginning that are as expected but for their text; return their end."""
+    def _tokens(self, data: bytes, place: int) -> int:
+        """Take the events from there on that are as expected but for their text; return where they end."""
         before, after = self._before, self._after
         reading = self.reading
-        place = 0
         while before and data.startswith(before, place) and not reading.done_seen:
             begin = place + len(before)
             end = data.find(b'"', begin)
