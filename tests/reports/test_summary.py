@@ -8,6 +8,7 @@ import pytest
 from synthetic import Scenario, make_run, records_of
 
 from rackgate_reports.evidence import load_run
+from rackgate_reports.html import render_html
 from rackgate_reports.summary import LIMIT_BYTES, render_summary
 
 
@@ -60,6 +61,22 @@ def test_a_failure_has_its_chain_on_one_line_and_what_was_seen_beside(tmp_path: 
     assert "  * Chain: **service**: requests wait (6 waited) → **hardware**: too hot (bits 0x48)\n" in text
     assert "  * Beside: XID 79 on a\n" in text
     assert "  * Layer: client\n" in text
+
+
+def test_warnings_are_said_first_and_stand_beside_what_was_measured_under_them(tmp_path: Path) -> None:
+    row = {"stage": "soak", "metric": "m", "value": 2.0, "bound": 3.0}
+    with records_of(tmp_path / "run") as writer:
+        writer.add("run", run_id="r", grade="simulated", command_line="pytest")
+        writer.add("verdict", check="soak.w @ a", slo="soak.w", entity="a", verdict="WARN", **row)
+        under = ["open warning: soak.w @ a"]
+        writer.add(
+            "verdict", check="soak.x @ a", slo="soak.x", entity="a", verdict="PASS", beside=under, **row
+        )
+        writer.add("verdict", check="soak.x @ b", slo="soak.x", entity="b", verdict="PASS", **row)
+    said = "With 1 warning: soak.w &#64; a; 1 value measured there later say so."
+    assert f"* ⚠️ {said}\n" in summary_of(tmp_path / "run")
+    page = render_html(load_run(tmp_path / "run"))
+    assert 1 == page.count("open warning: soak.w @ a")
 
 
 def folder_with_failures(folder: Path, number: int, message: str) -> Path:
