@@ -47,6 +47,12 @@ def shared_read_share(table: SampleTable) -> float | None:
 
 def chunk_counted(table: SampleTable) -> str:
     """Say how many ok answers' tokens are a count of chunks, as the server gave none; empty if none."""
+    return table.once("chunk counted", lambda: _chunk_counted(table))
+
+
+def _chunk_counted(table: SampleTable) -> str:
+    if CHUNKS not in table.labels("token_source").names:
+        return ""
     ok = table.where(table.labels("outcome").are((Outcome.OK,)))
     counted = ok.labels("token_source").counts().get(CHUNKS, 0)
     return f"tokens of {counted} of {len(ok)} answers are a count of chunks" if counted else ""

@@ -15,6 +15,7 @@ from rackgate.metrics.requests import (
     chosen_samples,
     good_mask,
     last_label,
+    outcome_counts,
     owners,
     steady_windows,
 )
@@ -38,7 +39,7 @@ def error_rate(observation: Observation, slo: Slo, entity: str) -> Measurement:
     chosen = chosen_samples(observation, slo, entity, timed=False)
     if chosen.table is None:
         return _none(chosen, slo, entity)
-    counts = chosen.table.labels("outcome").counts()
+    counts = outcome_counts(chosen.table)
     attempted = len(chosen.table) - counts.get(Outcome.CANCELLED, 0)
     if attempted < len(chosen.table) / 2 or not attempted:
         text = f"only {attempted} of {len(chosen.table)} requests came to an end"
@@ -79,7 +80,7 @@ def offered_share(observation: Observation, slo: Slo, entity: str) -> Measuremen
     chosen = chosen_samples(observation, slo, entity, timed=False)
     if chosen.table is None:
         return _none(chosen, slo, entity)
-    counts = chosen.table.labels("outcome").counts()
+    counts = outcome_counts(chosen.table)
     asked = len(chosen.table) - counts.get(Outcome.CANCELLED, 0)
     if not asked:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "nothing was scheduled")
@@ -98,7 +99,7 @@ def goodput(observation: Observation, slo: Slo, entity: str) -> Measurement:
     if not bounds:
         text = f"load '{load.name}' has none of ttft_bound_ms, tpot_bound_ms, e2e_bound_ms"
         return missing(slo.metric, entity, slo.unit, Reason.NOT_CONFIGURED, text)
-    cancelled = chosen.table.labels("outcome").counts().get(Outcome.CANCELLED, 0)
+    cancelled = outcome_counts(chosen.table).get(Outcome.CANCELLED, 0)
     attempted = len(chosen.table) - cancelled
     if not attempted:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "nothing was attempted")
@@ -223,10 +224,11 @@ def _throughput(
     )
     rate, longest_s = 0.0, 0.0
     for windows, mask in steady_windows(table):
-        done = np.asarray(table.column("done_ns"), dtype=float)[mask & ok]
+        mine = np.flatnonzero(mask & ok)
+        done, amount = np.asarray(table.column("done_ns"), dtype=float)[mine], amounts[mine]
         total, seconds = 0.0, sum(end - start for start, end in windows) / 1e9
         for start, end in windows:
-            part = throughput_per_s(done, amounts[mask & ok], start_ns=start, end_ns=end)
+            part = throughput_per_s(done, amount, start_ns=start, end_ns=end)
             total += (part or 0.0) * (end - start) / 1e9
         rate += total / seconds if seconds > 0 else 0.0
         longest_s = max(longest_s, seconds)

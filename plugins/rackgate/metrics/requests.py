@@ -14,7 +14,7 @@ from rackgate.sample import FAILED, Outcome
 from rackgate.statistics.percentiles import nearest_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -33,6 +33,7 @@ __all__ = [
     "lag_p99_ms",
     "last_label",
     "lateness",
+    "outcome_counts",
     "owners",
     "steady_windows",
     "unlike_the_engine",
@@ -179,6 +180,11 @@ def _windows(table: SampleTable) -> dict[str, list[tuple[int, int]]]:
             if len(moments):
                 found.setdefault(engine, []).append((int(moments.min()), int(moments.max())))
     return found
+
+
+def outcome_counts(table: SampleTable) -> Mapping[str, int]:
+    """Return how many samples had each outcome that occurs."""
+    return table.once("outcome counts", lambda: table.labels("outcome").counts())
 
 
 def failed_mask(table: SampleTable) -> npt.NDArray[np.bool_]:
