@@ -29,6 +29,8 @@ CHECKS = {
     "ecc_uncorrectable_growth": ("<=", 0.0, {"ecc_0_1": 1}, {"ecc_0_1!": 3}),
     "remapped_rows_growth": ("<=", 0.0, {"remapped": "1 1 0 0"}, {"remapped!": 3}),
     "pcie_replay_growth": ("<=", 0.0, {"pcie_replays": 40}, {"pcie_replays!": 4}),
+    "pcie_replays_per_min": ("<=", 31.0, {"pcie_replays": 40}, {"pcie_replays!": 4}),
+    "application_clocks_share": ("==", 0.0, {"reasons": 2}, {"reasons!": 3}),
     "nvlink_error_growth": ("<=", 0.0, {"field.221": 3}, {"field.221!": 3}),
     "memory_temperature_c": ("<=", 95.0, {"field.82": 99}, {"field.82!": 3}),
 }
