@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Owner", "reason_of"]
 
 MAX_HEAD_BYTES = 1 << 20
-MOST_READS_ASIDE = 16
+MOST_READS_ASIDE = 32
 """So many reads may wait until they are understood: to understand them holds up the stamps of others."""
 
 LEFT_ALONE_NS = 1_000_000
