@@ -3,6 +3,11 @@
 import signal
 
 import pytest
+from hypothesis import settings
+
+# An example takes as long as the machine is busy: that says nothing of the code.
+settings.register_profile("rackgate", deadline=None)
+settings.load_profile("rackgate")
 
 _SLOW = ("proof", "real_engine", "packaging", "docker")
 

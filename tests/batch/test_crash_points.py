@@ -71,7 +71,7 @@ def test_death_at_every_byte_of_the_output_loses_and_doubles_nothing(tmp_path, e
     assert after == out.read_bytes()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6), st.integers(1, 5))
 def test_a_row_of_deaths_keeps_what_was_final(tmp_path_factory, engine, cuts, concurrency):
     folder = tmp_path_factory.mktemp("deaths")

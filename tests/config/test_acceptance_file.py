@@ -389,6 +389,6 @@ FILES = st.one_of(
 
 
 @given(FILES, FILES)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 def test_any_table_is_accepted_or_refused_in_words(wrong, first, second):
     assert all(problem.startswith("file") for problem in wrong(first, second))

@@ -368,6 +368,6 @@ ENGINES = st.builds(lambda extra: changed(["engine", 0], {**TARGET["engine"][0],
 
 
 @given(st.one_of(TABLE, MIXED, ENGINES))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 def test_any_table_is_accepted_or_refused_in_words(wrong_target, data):
     assert all(problem.startswith("rack.toml: ") for problem in wrong_target(data))

@@ -212,7 +212,7 @@ turns = st.lists(st.booleans(), max_size=24)
 
 
 @pytest.mark.parametrize("case", [pytest.param(answer[1:], id=answer[0]) for answer in ANSWERS])
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(cuts, turns, st.sampled_from(["chunked", "sized", "closed"]), st.integers(1, 400))
 def test_cuts_change_neither_the_row_nor_when_a_token_came(case, places, looks, framing, size):
     protocol, kind, body, expected = case
@@ -227,7 +227,6 @@ def test_cuts_change_neither_the_row_nor_when_a_token_came(case, places, looks, 
     check(sample, expected)
 
 
-@settings(deadline=None)
 @given(cuts, turns, st.integers(1, len(CUT_SHORT)))
 def test_a_connection_that_is_lost_anywhere_is_never_a_success(places, looks, end):
     data = CUT_SHORT[:end]

@@ -250,7 +250,7 @@ def test_a_metric_without_counts_has_a_reason(tmp_path):
     assert Reason.ABSENT is read_foreign(path).measurement("error_rate", "value", "ratio").reason
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     values=st.lists(st.floats(0, 1e4), min_size=1, max_size=400),
     quantile=st.sampled_from([0.5, 0.9, 0.95, 0.99]),

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import httptools
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rackgate.loadgen.body import BodyError, Chunked, Sized
@@ -116,7 +116,6 @@ ends = st.sampled_from([b"0\r\n\r\n", b"0\r\nX-A: b\r\n\r\n", b"000\r\n\r\n", b"
 cuts = st.lists(st.integers(0, 10_000), max_size=12)
 
 
-@settings(deadline=None)
 @given(st.lists(chunks, max_size=6), ends, cuts)
 def test_a_chunked_body_cut_anywhere_is_read_as_httptools_reads_it(parts, end, places):
     data = b"".join(parts) + end
@@ -127,7 +126,6 @@ def test_a_chunked_body_cut_anywhere_is_read_as_httptools_reads_it(parts, end, p
     assert (oracle.body, oracle.ended, False) == read([data[at : at + 1] for at in range(len(data))])
 
 
-@settings(deadline=None)
 @given(st.lists(chunks, min_size=1, max_size=4), ends, st.integers(0, 10_000), st.binary(max_size=3), cuts)
 def test_a_damaged_chunked_body_is_never_taken_for_a_whole_one(parts, end, place, noise, places):
     data = b"".join(parts) + end

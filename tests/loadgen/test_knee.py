@@ -23,7 +23,7 @@ def endpoint(knee, *, requests=400, aborted_above=None, seed=1):
     return offer
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(knee=st.floats(2.0, 900.0), first=st.floats(1.0, 1000.0), seed=st.integers(0, 3))
 def test_the_knee_lies_between_the_two_rates_that_are_told(knee, first, seed):
     found = find_knee(endpoint(knee, seed=seed), first_per_s=first, most_per_s=1000.0, least_per_s=0.5)

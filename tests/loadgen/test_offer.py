@@ -114,7 +114,7 @@ def load_of(**changes):
     return Load(**{**fields, **changes})
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     arrival=st.sampled_from([Arrival.CLOSED, Arrival.CONSTANT, Arrival.POISSON, Arrival.GAMMA]),
     concurrency=st.integers(1, 5),
@@ -197,7 +197,6 @@ def test_a_header_cannot_smuggle_a_line():
         asyncio.run(go())
 
 
-@settings(deadline=None)
 @given(
     arrival=st.sampled_from([Arrival.CONSTANT, Arrival.POISSON]),
     rate=st.floats(0.5, 500),

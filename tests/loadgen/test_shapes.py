@@ -69,7 +69,7 @@ varied = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(load=varied, seed=st.integers(0, 5))
 def test_the_same_seed_gives_the_same_bytes(load, seed):
     assert bodies(load, seed=seed)[0] == bodies(load, seed=seed)[0]
@@ -80,7 +80,7 @@ def test_another_seed_gives_other_bytes():
     assert not set(bodies(load, seed=1)[0]) & set(bodies(load, seed=2)[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from([Arrival.CONSTANT, Arrival.POISSON, Arrival.GAMMA]),
     parts=st.lists(phases, max_size=4),
@@ -134,7 +134,7 @@ def test_a_schedule_of_a_week_begins_at_once(kind):
     assert most_bytes < 1e6
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(kind=st.sampled_from([Arrival.POISSON, Arrival.GAMMA]), seed=st.text(max_size=3))
 def test_arrivals_are_spread_over_the_whole_time(kind, seed):
     load = replace(LOAD, arrival=kind, burstiness=1.0, rate_per_s=1000.0)

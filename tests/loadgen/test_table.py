@@ -50,7 +50,7 @@ def sample(draw):
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(samples=st.lists(sample(), max_size=6), origin=st.sampled_from(list(Origin)))
 def test_a_table_is_its_samples_also_through_a_file(samples, origin, tmp_path_factory):
     table = SampleTable.from_samples(samples, origin)
@@ -66,7 +66,6 @@ def test_a_table_is_its_samples_also_through_a_file(samples, origin, tmp_path_fa
         assert math.isnan(got) if expected is None else expected == got
 
 
-@settings(deadline=None)
 @given(sample())
 def test_a_sample_survives_its_line(one):
     assert one == sample_of_line(spool_line(one))
@@ -145,7 +144,7 @@ def test_a_buffered_stream_is_told_from_steps_of_several_tokens(expected, token_
     assert expected == burst(tuple(round(moment * 1e6) for moment in token_ms))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(parts=st.lists(st.lists(sample(), max_size=5), min_size=1, max_size=3), at_once=st.integers(1, 6))
 def test_spools_become_one_file_a_row_group_at_a_time(parts, at_once, tmp_path_factory):
     folder = tmp_path_factory.mktemp("t")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rackgate.load import Load, Origin
@@ -48,7 +48,6 @@ def measure(function, table, statistic="p99"):
     return function(observation, row, "rack")
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1e7), min_size=1, max_size=300), st.floats(0.001, 1.0), st.integers(1, 5))
 def test_a_quantile_is_within_one_percent_of_the_nearest_rank(values, quantile, parts):
     histogram = LogHistogram(0.01)

@@ -277,7 +277,7 @@ JSON_FILES = [
 
 
 @pytest.mark.parametrize(("tool", "file"), JSON_FILES)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_an_output_that_breaks_off_is_never_a_value(tool, file, share):
     whole = (OUTPUTS / file).read_text().rstrip()
@@ -285,7 +285,6 @@ def test_an_output_that_breaks_off_is_never_a_value(tool, file, share):
     assert ((), Reason.UNSUPPORTED) == (answer.values, answer.reason)
 
 
-@settings(deadline=None)
 @given(tool=st.sampled_from(sorted(PARSERS)), words=st.text() | st.text('{}[]:,"nul1. \n'))
 def test_other_words_are_never_a_value(tool, words):
     assert () == read(tool, words).values
@@ -299,7 +298,7 @@ json_values = st.recursive(
 
 
 @pytest.mark.parametrize(("tool", "file"), JSON_FILES)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_an_output_with_something_else_in_one_place_never_ends_the_run(tool, file, data):
     found = json.loads((OUTPUTS / file).read_text())

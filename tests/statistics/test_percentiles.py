@@ -79,7 +79,7 @@ def test_a_quantile_outside_zero_to_one_is_refused(quantile):
         nearest_rank([1.0], quantile)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 90), percents, st.sampled_from([80, 90, 95, 99]))
 def test_order_ranks_agree_with_the_binomial_in_exact_fractions(count, percent, confidence):
     share, level = Fraction(percent, 100), Fraction(confidence, 100)

@@ -13,7 +13,7 @@ def brute_tail(hits: int, trials: int, share: float) -> float:
     return math.fsum(math.comb(trials, k) * share**k * (1 - share) ** (trials - k) for k in range(hits + 1))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.integers(1, 120).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.6, 0.999))
 def test_bounds_solve_the_binomial_tails(pair, confidence):
     hits, trials = pair

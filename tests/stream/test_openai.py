@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rackgate.engines.openai import OPENAI, OPENAI_PLAIN, ChatStream, read_body
@@ -205,7 +205,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(JSON, JSON, st.sampled_from(list(Ending)))
 def test_no_json_whatever_breaks_the_reading(first, second, ending):
     frames = [json.dumps(first), json.dumps({"choices": [{"delta": second}], "usage": first}), "[DONE]"]

@@ -134,7 +134,7 @@ payloads = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(payloads, max_size=12),
     st.sampled_from([b"\n\n", b"\n\n", b"\r\n\r\n"]),

@@ -1,7 +1,7 @@
 """Which texts are no sane output."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rackgate.engines.sanity import degenerate
@@ -32,7 +32,6 @@ def test_broken_output_is_told_from_sane_output(why, text):
     assert why == degenerate(text)
 
 
-@settings(deadline=None)
 @given(
     st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=8), st.integers(16, 80)
 )

@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rackgate.engines import sse
@@ -78,7 +78,6 @@ def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(monkeypatch
         parser.feed(b"x")
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([b"data: a", b"data:", b"event: e", b": c", b"", b"data", b"x"]), max_size=12),
     st.lists(st.sampled_from([b"\n", b"\r", b"\r\n"]), min_size=12, max_size=12),
@@ -89,7 +88,6 @@ def test_cuts_change_no_event(lines, ends, places):
     assert events_of(body) == events_of(*cut(body, places))
 
 
-@settings(deadline=None)
 @given(st.sampled_from(STREAMS), st.lists(st.integers(0, 10_000), max_size=20))
 def test_cuts_change_no_answer(path, places):
     body = path.read_bytes()
@@ -100,7 +98,6 @@ def test_cuts_change_no_answer(path, places):
     assert whole.close(0, Ending.COMPLETE) == pieces.close(0, Ending.COMPLETE)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(STREAMS), st.integers(0, 10_000), st.sampled_from([Ending.LOST, Ending.COMPLETE]))
 def test_a_stream_that_is_cut_off_before_its_terminal_signal_is_never_ok(path, place, ending):
     body = path.read_bytes()

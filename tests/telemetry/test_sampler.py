@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from waiting import until
 
@@ -171,7 +171,6 @@ def test_an_unchanged_counter_that_is_written_again_after_a_window_was_so_at_its
     assert thinning.settled(0, 3 * SECOND) == []
 
 
-@settings(deadline=None)  # each example writes and reads files
 @given(
     polls=st.lists(
         st.tuples(st.integers(1, 90), st.sampled_from((1.0, 1.0, 1.0, 2.0, None)), st.booleans()),
