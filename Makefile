@@ -39,7 +39,7 @@ accept-docker: $(STAMP) system  ## staged acceptance of two containerised engine
 test: $(STAMP) system  ## the project's own tests (ARGS='-m "not proof and not real_engine"' for the quick ones)
 	PYTHON=$(BIN)/python sh tests/images/build.sh
 	PYTHON=$(BIN)/python sh examples/install_vllm.sh
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP)  ## ruff
 	$(BIN)/ruff check .

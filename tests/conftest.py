@@ -12,18 +12,29 @@ settings.load_profile("rackgate")
 _SLOW = ("proof", "real_engine", "packaging", "docker")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
-    """Tell xdist what one worker runs after another: a file, and whatever counts containers.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Let one worker run a file's tests, and one all files that start or count containers."""
+    from xdist.scheduler import LoadFileScheduling
 
-    What takes longest begins first, so that no worker is left alone with it at the end.
-    """
-    if not hasattr(config, "workerinput"):
-        return
-    for item in items:
-        group = "docker" if item.get_closest_marker("docker") else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in _SLOW))
+    counting = {str(path) for path in config.rootpath.glob("tests/**/*.py") if _counts_containers(path)}
+
+    class Together(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return "containers" if str(config.rootpath / file) in counting else file
+
+    return Together(config, log)
+
+
+def _counts_containers(path):
+    return "pytest.mark.docker" in path.read_text(encoding="utf-8")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Begin with what takes longest, so that no worker is left alone with it at the end."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in _SLOW))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -56,6 +56,8 @@ class PrometheusApi:
         """Return the server's wall clock minus ours, good to half of a round trip."""
         before = time.time()
         answer = self._ask("query", {"query": "time()"})
+        if not answer:
+            raise PrometheusProblem(Reason.ABSENT, f"{self.url} did not say what time it is")
         return float(answer[0]) - (before + time.time()) / 2  # type: ignore[arg-type]  # a scalar: [t, "v"]
 
     def close(self) -> None:
