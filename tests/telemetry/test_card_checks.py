@@ -10,12 +10,7 @@ from rackgate.telemetry.card_checks import (
     clock_events,
     clock_symptoms,
     deviation_from_peers,
-    growth,
-    highest,
     idle_share,
-    least,
-    mean_over,
-    most_per_minute,
     peak_share_of_limit,
     share_of_limit,
     standing_share,
@@ -23,6 +18,7 @@ from rackgate.telemetry.card_checks import (
 )
 from rackgate.telemetry.clock_events import FAULT_BITS
 from rackgate.telemetry.reading import Reading
+from rackgate.telemetry.series_findings import growth, highest, least, mean_over, most_per_minute
 from rackgate.telemetry.table import Series, TelemetryTable
 
 SECOND = 1_000_000_000

@@ -17,13 +17,9 @@ from rackgate.statistics.series import (
     throttle_time_s,
     time_weighted_mean,
 )
-from rackgate.telemetry.card_checks import (
-    THROTTLE_COUNTERS,
-    Finding,
-    clock_symptoms,
-    throttle_by_counters_s,
-)
+from rackgate.telemetry.card_checks import THROTTLE_COUNTERS, clock_symptoms, throttle_by_counters_s
 from rackgate.telemetry.clock_events import FAULT_BITS
+from rackgate.telemetry.series_findings import Finding
 
 if TYPE_CHECKING:
     from rackgate.metrics.metric import MeasureFunction, Register

@@ -9,19 +9,21 @@ from rackgate.measurement import Measurement, Reason
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.telemetry.card_checks import (
     THROTTLE_COUNTERS,
-    Finding,
-    growth,
-    highest,
-    highest_standing,
     idle_share,
-    least,
-    most_per_minute,
     peak_share_of_limit,
     share_of_limit,
     standing_share,
     throttle_by_counters_s,
 )
 from rackgate.telemetry.load_window import measurement_of, no_telemetry, window_of
+from rackgate.telemetry.series_findings import (
+    Finding,
+    growth,
+    highest,
+    highest_standing,
+    least,
+    most_per_minute,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

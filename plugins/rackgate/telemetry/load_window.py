@@ -12,7 +12,7 @@ from rackgate.metrics.requests import chosen_samples, clocks_apart
 if TYPE_CHECKING:
     from rackgate.observation import Observation
     from rackgate.slo import Slo
-    from rackgate.telemetry.card_checks import Finding
+    from rackgate.telemetry.series_findings import Finding
 
 __all__ = ["measurement_of", "no_telemetry", "window_of"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.metric import ONE_VALUE
-from rackgate.telemetry.card_checks import Finding
 from rackgate.telemetry.load_window import measurement_of, no_telemetry, window_of
+from rackgate.telemetry.series_findings import Finding
 from rackgate.telemetry.window_events import judged_events, unread, words_of
 from rackgate.telemetry.xid import symptom_of
 from rackgate.verdict import Verdict

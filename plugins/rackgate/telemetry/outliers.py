@@ -12,16 +12,9 @@ from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.latency import tpot_ms, ttft_ms
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.peers import peers_of
-from rackgate.telemetry.card_checks import (
-    Finding,
-    busy_median,
-    cap_shortfall,
-    deviation_from_peers,
-    highest,
-    limit_of,
-    mean_over,
-)
+from rackgate.telemetry.card_checks import busy_median, cap_shortfall, deviation_from_peers, limit_of
 from rackgate.telemetry.load_window import measurement_of, no_telemetry, window_of
+from rackgate.telemetry.series_findings import Finding, highest, mean_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable
