@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rackgate.config.target_tables import ProtocolName  # noqa: TC001 - pydantic resolves it
+from rackgate.config.target_fields import ProtocolName  # noqa: TC001 - pydantic resolves it
 from rackgate.load import Arrival, Limits, Load, Phase, Shape, Spread
 from rackgate.loadgen.trace import trace_of
 from rackgate.measurement import Layer

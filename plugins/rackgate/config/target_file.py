@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from rackgate import target as nouns
 from rackgate.config.problems import ConfigError, problems_of, read_toml
 from rackgate.config.target_contradictions import contradictions
+from rackgate.config.target_fields import http_url
 from rackgate.config.target_tables import (
     About,
     EngineTable,
@@ -20,7 +21,6 @@ from rackgate.config.target_tables import (
     NodeTable,
     RedfishTable,
     TargetFile,
-    http_url,
     readable,
 )
 from rackgate.route import DIRECT

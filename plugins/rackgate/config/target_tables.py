@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from rackgate.config.target_fields import (  # noqa: TC001 - pydantic resolves them
+    Digest,
+    HostPort,
+    Metrics,
+    MigLayout,
+    Name,
+    NonNegative,
+    Pci,
+    ProtocolName,
+    ProxyUrl,
+    Url,
+)
 from rackgate.route import Route
 
 if TYPE_CHECKING:
@@ -21,10 +32,8 @@ __all__ = [
     "GatewayTable",
     "LoadMachinesTable",
     "NodeTable",
-    "ProtocolName",
     "RedfishTable",
     "TargetFile",
-    "http_url",
     "readable",
 ]
 
@@ -39,64 +48,6 @@ _TableT = TypeVar("_TableT", bound=BaseModel)
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-def http_url(value: str) -> str:
-    """Return the address without a trailing slash; raises `ValueError` if it is none, or holds a secret."""
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must be http://HOST[:PORT] or https://HOST[:PORT]")
-    if parts.username or parts.password:
-        raise ValueError("must not hold a user or a password: name the variable in api_key_env")
-    return value.rstrip("/")
-
-
-def proxy_url(value: str) -> str:
-    """Return the address of a forward proxy; raises `ValueError` if it is none that we speak with."""
-    if not value.startswith("http://"):
-        raise ValueError("must be http://HOST:PORT: a proxy is spoken with in the clear")
-    return http_url(value)
-
-
-Url = Annotated[str, AfterValidator(http_url)]
-ProxyUrl = Annotated[str, AfterValidator(proxy_url)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-
-
-def pci_address(value: str) -> str:
-    """Return a PCI address in our spelling; raises `ValueError` if it is none."""
-    from rackgate.telemetry.pci import canonical_pci
-
-    address = canonical_pci(value)
-    if address is None:
-        raise ValueError("must be a PCI address, such as 0000:1b:00.0")
-    return address
-
-
-def host_port(value: str) -> str:
-    """Return the address; raises `ValueError` if it is not HOST:PORT."""
-    from rackgate.loadgen.machines import address_of
-
-    address_of(value)
-    return value
-
-
-Pci = Annotated[str, AfterValidator(pci_address)]
-MigLayout = Annotated[int, Field(ge=0)] | list[Annotated[str, Field(min_length=1)]]
-Metrics = Annotated[str, Field(pattern=r"^(|/\S*|:\d+/\S*|https?://\S+)$")]
-Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-def protocol_name(value: str) -> str:
-    """Return the name of a protocol; raises `ValueError` if there is none of it."""
-    from rackgate.engines.protocol import protocol_named
-
-    protocol_named(value)
-    return value
-
-
-ProtocolName = Annotated[str, AfterValidator(protocol_name)]
 
 
 class About(_Table):
@@ -279,7 +230,7 @@ class PricesTable(_Table):
 class LoadMachinesTable(_Table):
     """`[load_machines]`: a Ray cluster whose nodes offer the load, in place of this machine."""
 
-    ray: Annotated[str, AfterValidator(host_port)]
+    ray: HostPort
     nodes: list[str] = []
     workers: int | None = Field(default=None, ge=1)
 
