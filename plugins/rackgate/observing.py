@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.economy import record_economy
 from rackgate.fault import FaultTimeline
+from rackgate.five_numbers import record_five_numbers
 from rackgate.observation import Observation, Offer
 from rackgate.offering import follow, lag_limit_ms, offer_look
 from rackgate.planning import pairs_of
@@ -68,7 +69,7 @@ def observe(
     for fault in faults:
         text = f"{fault.kind} on {fault.entity}: {fault.detail}"
         run.record("event", event="fault_timeline", stage=stage, text=text, timeline=asdict(fault))
-    run.five_numbers(seen)
+    record_five_numbers(run, seen)
     record_economy(run, seen)
     return seen
 

@@ -21,7 +21,6 @@ from rackgate.metrics.layers import layer_of_row
 from rackgate.metrics.metric import measure
 from rackgate.planning import members_of
 from rackgate.record import Record, RecordLog
-from rackgate.slo import Op, Scope, Slo
 from rackgate.target import GRADES
 from rackgate.verdict import Verdict
 
@@ -39,18 +38,7 @@ if TYPE_CHECKING:
     from rackgate.slo import Check
     from rackgate.target import Target
 
-__all__ = ["FIVE_NUMBERS", "FolderInUse", "NotOpen", "Run"]
-
-FIVE_NUMBERS = (
-    ("output_token_throughput", "value"),
-    ("ttft_ms", "p99"),
-    ("error_rate", "value"),
-    ("power_w", "value"),
-    ("temperature_c", "value"),
-    ("request_throughput", "value"),
-)
-"""Throughput (in tokens and in requests), P99, error rate, power, temperature: (metric, statistic)."""
-
+__all__ = ["FolderInUse", "NotOpen", "Run"]
 
 _NO_SIGN = (Reason.UNREACHABLE, Reason.DIED, Reason.ABSENT)
 
@@ -264,34 +252,6 @@ class Run:
         """Record that a check's test ended without a verdict, and why; return the message."""
         nothing = missing(check.slo.metric, check.entity, check.slo.unit, reason, text)
         return self.judge(check, nothing)[1]
-
-    def five_numbers(self, observation: Observation) -> None:
-        """Record the five numbers of a stage over everything that took part in it; an audit has none."""
-        loads = (offer.load for offer in observation.offers if offer.last.load.repeats == 1)
-        for load in dict.fromkeys(loads):
-            for metric, statistic in FIVE_NUMBERS:
-                row = Slo(
-                    id=f"{observation.stage}.{metric}",
-                    stage=observation.stage,
-                    metric=metric,
-                    statistic=statistic,
-                    op=Op.AT_MOST,
-                    bound=0.0,
-                    unit=self.registry.metrics[metric].unit,
-                    scope=Scope.RACK,
-                    source="",
-                    load=load,
-                )
-                value = measure(self.registry.metrics, row, "rack", observation)
-                self.record(
-                    "measurement",
-                    stage=observation.stage,
-                    load=load,
-                    statistic=statistic,
-                    definition=self.definition(metric),
-                    headline=True,
-                    **asdict(value),
-                )
 
     def close(self, **payload: Any) -> None:
         """Write the last record and close the log; raises `NotOpen` before `open`."""
