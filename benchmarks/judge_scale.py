@@ -29,9 +29,10 @@ from rackgate.loadgen import Counters, OfferedLoad, SampleTable
 from rackgate.loadgen.labels import Labels
 from rackgate.metrics.metric import Metric, measure
 from rackgate.metrics.shipped import register_metrics
+from rackgate.node import Card, Node
 from rackgate.observation import Observation, Offer
 from rackgate.slo import Check, Op, Scope, Slo
-from rackgate.target import Card, EngineSpec, Member, Node, Target
+from rackgate.target import EngineSpec, Member, Target
 
 HERE = Path(__file__).parent
 GOAL_S, GOAL_GIB = 10.0, 2.0

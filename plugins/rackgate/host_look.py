@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rackgate.measurement import Measurement
-    from rackgate.target import Node, Target
+    from rackgate.node import Node
+    from rackgate.target import Target
     from rackgate.telemetry.assembly import TelemetryPlan
     from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.kernel_source import KernelLogSource

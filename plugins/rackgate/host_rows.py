@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from rackgate.node import Card, Node
     from rackgate.slo import Slo
-    from rackgate.target import Card, Node, Target
+    from rackgate.target import Target
 
 __all__ = ["HOST_METRICS", "nothing_declared", "of_another_kind", "why_not_asked", "without_gauge"]
 

@@ -25,8 +25,9 @@ from rackgate.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from rackgate.node import Card, Node
     from rackgate.slo import Check
-    from rackgate.target import Card, Node, Target
+    from rackgate.target import Target
     from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.reading import Reading
     from rackgate.telemetry.smi_inventory import ListedCard

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from rackgate.loadgen import Endpoint
+    from rackgate.node import NodeAccess
     from rackgate.run import Run
-    from rackgate.target import EngineSpec, Gateway, NodeAccess, Target
+    from rackgate.target import EngineSpec, Gateway, Target
 
 __all__ = ["Site", "open_site"]
 

@@ -14,7 +14,10 @@ PACKAGES = {
     "rackgate_suites": ROOT / "suites" / "rackgate_suites",
     "rackgate_reports": ROOT / "reports" / "rackgate_reports",
 }
-NOUNS = ("target", "slo", "load", "sample", "measurement", "verdict", "fault", "record", "engine", "route")
+NOUNS = (
+    *("target", "node", "slo", "load", "sample", "measurement", "verdict", "fault", "record", "engine"),
+    "route",
+)
 GLUE = (
     *("rackgate.plugin", "rackgate.options", "rackgate.stages", "rackgate.recorder", "rackgate.hookspecs"),
     *("rackgate.startup", "rackgate.shipped", "rackgate.raised", "rackgate.junit", "rackgate.conclusion"),

@@ -7,8 +7,9 @@ from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
 from rackgate.metrics.metric import Metric
 from rackgate.metrics.shipped import register_metrics
+from rackgate.node import Card, Node
 from rackgate.registry import Registry
-from rackgate.target import Card, EngineSpec, Gateway, Member, Node, Target
+from rackgate.target import EngineSpec, Gateway, Member, Target
 
 UNITS = {
     "ttft_ms": "ms",

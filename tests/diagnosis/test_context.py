@@ -14,11 +14,12 @@ from rackgate.measurement import Layer, Measurement, Reason, Symptom
 from rackgate.message import verdict_message
 from rackgate.metrics.metric import measure
 from rackgate.metrics.shipped import register_metrics
+from rackgate.node import Card, Node
 from rackgate.observation import Observation, Offer
 from rackgate.registry import Registry
 from rackgate.sample import Outcome, Sample
 from rackgate.slo import Check, Op, Scope, Slo
-from rackgate.target import Card, EngineSpec, Member, Node, Target
+from rackgate.target import EngineSpec, Member, Target
 from rackgate.telemetry.reading import Reading
 from rackgate.telemetry.table import TelemetryTable
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rackgate.target import Card, EngineSpec, Gateway, Member, Node, Target
+from rackgate.node import Card, Node
+from rackgate.target import EngineSpec, Gateway, Member, Target
 
 
 @pytest.fixture

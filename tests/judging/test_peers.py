@@ -2,10 +2,11 @@
 
 import pytest
 
+from rackgate.node import Card, Node
 from rackgate.peers import peers_of
 from rackgate.planning import plan_checks
 from rackgate.slo import Op, Scope, Slo
-from rackgate.target import Card, EngineSpec, Member, Node, Target
+from rackgate.target import EngineSpec, Member, Target
 
 
 def target(*engines):

@@ -38,7 +38,8 @@ def test_each_row_gets_a_check_for_each_entity_and_no_identity_stands_twice(rack
 
 @pytest.mark.parametrize(("exporter", "asked"), [(None, False), ("http://n:9400/metrics", True)])
 def test_a_node_without_cards_is_asked_for_others_only_where_something_lists_them(exporter, asked):
-    from rackgate.target import EngineSpec, Node, Target
+    from rackgate.node import Node
+    from rackgate.target import EngineSpec, Target
 
     engine = EngineSpec(name="e", launcher="remote", model="m", pool="cpu")
     target = Target(

@@ -10,10 +10,11 @@ from rackgate.load import Load, Origin
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
 from rackgate.measurement import Measurement, Reason
 from rackgate.metrics import cost, hardware, rack_energy, rates
+from rackgate.node import Card, Node
 from rackgate.observation import Observation, Offer
 from rackgate.sample import Outcome, Sample
 from rackgate.slo import Op, Scope, Slo
-from rackgate.target import Card, EngineSpec, Member, Node, Prices, Target
+from rackgate.target import EngineSpec, Member, Prices, Target
 
 SECOND = 1_000_000_000
 CARD = "n/gpu0"

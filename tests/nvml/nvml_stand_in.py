@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.target import Card, Node
+from rackgate.node import Card, Node
 
 SOURCE = Path(__file__).with_name("libnvidia-ml.c")
 

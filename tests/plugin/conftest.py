@@ -15,7 +15,8 @@ CONFTEST = """
 import json, os, pathlib
 import pytest
 from rackgate.measurement import Bounds, Measurement, Reason
-from rackgate.target import Card, EngineSpec, Gateway, Member, Node, NodeAccess, Target
+from rackgate.node import Card, Node, NodeAccess
+from rackgate.target import EngineSpec, Gateway, Member, Target
 
 HERE = pathlib.Path(__file__).parent
 

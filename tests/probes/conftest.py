@@ -2,9 +2,10 @@
 
 import pytest
 
+from rackgate.node import Card, Node, NodeAccess
 from rackgate.probes.probe import Probe
 from rackgate.slo import Scope
-from rackgate.target import Card, EngineSpec, Member, Node, NodeAccess, Target
+from rackgate.target import EngineSpec, Member, Target
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import pytest
 
 from rackgate.config.target_file import parse_target
+from rackgate.node import Card, Node
 from rackgate.planning import plan_checks
 from rackgate.slo import Op, Scope, Slo
-from rackgate.target import Card, Node
 from rackgate.telemetry.dcgm import listed_cards, pages_of, parse_page
 
 NODE = Node(

@@ -5,7 +5,8 @@ from local_server import Answer, serving
 
 from rackgate.engines.metrics_page import metrics_url
 from rackgate.measurement import Reason
-from rackgate.target import Card, EngineSpec, Member, Node, NodeAccess, Redfish, Target
+from rackgate.node import Card, Node, NodeAccess, Redfish
+from rackgate.target import EngineSpec, Member, Target
 from rackgate.telemetry.assembly import TelemetryPlan, assemble, plan_of
 
 

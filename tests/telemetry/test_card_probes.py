@@ -3,7 +3,7 @@ import time
 import pytest
 
 from rackgate.measurement import Reason
-from rackgate.target import Expect, Node
+from rackgate.node import Expect, Node
 from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
 from rackgate.telemetry.event_book import EventBook
 from rackgate.telemetry.event_probes import probe_events

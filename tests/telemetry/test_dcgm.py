@@ -1,7 +1,7 @@
 import pytest
 
 from rackgate.measurement import Reason
-from rackgate.target import Card, Node
+from rackgate.node import Card, Node
 from rackgate.telemetry.dcgm import parse_page
 from rackgate.telemetry.dcgm_names import NAMES
 from rackgate.telemetry.reading import CARD_FIELDS, REQUIRED

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rackgate.measurement import Reason
-from rackgate.target import Card, Node, NodeAccess, Target
+from rackgate.node import Card, Node, NodeAccess
+from rackgate.target import Target
 from rackgate.telemetry.assembly import assemble, plan_of
 from rackgate.telemetry.docker_host import DockerHost, DockerRunner
 from rackgate.telemetry.host import read_host

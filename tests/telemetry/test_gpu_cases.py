@@ -11,8 +11,8 @@ from host_machine import machine
 from pynvml import NVMLError
 
 from rackgate.measurement import Reason
+from rackgate.node import Card, Expect, Node
 from rackgate.preflight import measured_cards
-from rackgate.target import Card, Expect, Node
 from rackgate.telemetry.clock_events import clock_event_names
 from rackgate.telemetry.dcgm import is_blank, parse_page, samples_by_card
 from rackgate.telemetry.driver_probes import probe_domains

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rackgate.measurement import Reason
-from rackgate.target import Card, Node
+from rackgate.node import Card, Node
 from rackgate.telemetry.kernel_source import KernelLogSource
 from rackgate.telemetry.reading import kernel_event_kind
 

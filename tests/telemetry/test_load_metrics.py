@@ -7,9 +7,10 @@ from rackgate.load import Load
 from rackgate.loadgen import Counters, OfferedLoad
 from rackgate.measurement import Reason
 from rackgate.metrics.shipped import register_metrics
+from rackgate.node import Card, Node
 from rackgate.observation import Observation, Offer
 from rackgate.slo import Op, Scope, Slo
-from rackgate.target import Card, EngineSpec, Member, Node, Target
+from rackgate.target import EngineSpec, Member, Target
 from rackgate.telemetry.reading import KERNEL_EVENTS, Reading
 from rackgate.telemetry.table import TelemetryTable
 

@@ -8,10 +8,10 @@ import pytest
 
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
+from rackgate.node import NodeAccess, Redfish
 from rackgate.planning import plan_checks
 from rackgate.preflight import probe_cards, probe_nodes
 from rackgate.slo import Op, Scope, Slo
-from rackgate.target import NodeAccess, Redfish
 from rackgate.telemetry.runner import Ran
 from rackgate.telemetry.smi_source import COLUMNS, SmiSource
 

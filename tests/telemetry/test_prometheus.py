@@ -13,8 +13,8 @@ from local_server import Answer, serving
 from waiting import until
 
 from rackgate.measurement import Reason
+from rackgate.node import Card, Node
 from rackgate.simulator import RackSettings, start_rack
-from rackgate.target import Card, Node
 from rackgate.telemetry.prometheus import PrometheusApi, PrometheusProblem, PrometheusSource
 from rackgate.telemetry.reading import REQUIRED
 

@@ -6,7 +6,8 @@ import pytest
 
 from rackgate.fault import FaultTimeline
 from rackgate.measurement import Reason
-from rackgate.target import Card, EngineSpec, Member, Node, NodeAccess, Target
+from rackgate.node import Card, Node, NodeAccess
+from rackgate.target import EngineSpec, Member, Target
 from rackgate.telemetry.assembly import TelemetryPlan, kernel_log_of
 from rackgate.telemetry.kernel_source import KernelLogSource, may_be_read
 from rackgate.telemetry.reading import KERNEL_EVENTS, Reading

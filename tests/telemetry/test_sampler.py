@@ -12,7 +12,7 @@ from waiting import until
 import rackgate.telemetry.sampler as sampler_module
 from rackgate.hindsight.series import telemetry_window
 from rackgate.measurement import Reason
-from rackgate.target import Card, Node
+from rackgate.node import Card, Node
 from rackgate.telemetry.exporter import ExporterSource
 from rackgate.telemetry.reading import CARD_FIELDS, FIELDS, REQUIRED, Reading
 from rackgate.telemetry.sampler import Sampler

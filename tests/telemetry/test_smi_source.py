@@ -1,7 +1,7 @@
 import pytest
 
 from rackgate.measurement import Reason
-from rackgate.target import Card, Node
+from rackgate.node import Card, Node
 from rackgate.telemetry.reading import REQUIRED
 from rackgate.telemetry.runner import Ran
 from rackgate.telemetry.smi_source import COLUMNS, SmiSource

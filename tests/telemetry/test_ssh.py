@@ -13,8 +13,9 @@ from waiting import until
 
 from rackgate.host_look import look_into_nodes, who_answered
 from rackgate.measurement import Reason
+from rackgate.node import Card, Expect, Node, NodeAccess
 from rackgate.preflight import probe_nodes
-from rackgate.target import Card, Expect, Node, NodeAccess, Target
+from rackgate.target import Target
 from rackgate.telemetry.assembly import assemble, plan_of
 from rackgate.telemetry.host import read_host
 from rackgate.telemetry.host_source import HostSource

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rackgate.measurement import Reason
-from rackgate.target import Card, Node
+from rackgate.node import Card, Node
 from rackgate.telemetry.container_probe import probe_container
 from rackgate.telemetry.runner import LocalRunner, Ran
 from rackgate.telemetry.storage_probe import probe_storage

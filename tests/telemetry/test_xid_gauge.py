@@ -8,9 +8,10 @@ from tests.telemetry.test_load_metrics import SECOND, WATCH, measured, readings,
 
 from rackgate.fault import FaultTimeline
 from rackgate.measurement import Reason
+from rackgate.node import Card, Node, NodeAccess
 from rackgate.planning import plan_checks
 from rackgate.slo import Op, Scope, Slo
-from rackgate.target import Card, Node, NodeAccess, Target
+from rackgate.target import Target
 from rackgate.telemetry.dcgm import parse_page
 from rackgate.telemetry.reading import Reading
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rackgate.discovery.machine import FoundCard, FoundCards
-from rackgate.target import Card, Node
+from rackgate.node import Card, Node
 from rackgate.telemetry.dcgm import samples_by_card
 from rackgate.telemetry.nvml_source import NvmlSource
 from rackgate.telemetry.pci import canonical_pci

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from rackgate.node import Node
     from rackgate.route import Route
-    from rackgate.target import EngineSpec, LoadMachines, Node, Target
+    from rackgate.target import EngineSpec, LoadMachines, Target
     from rackgate.telemetry.event_book import EventBook
     from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.smi_inventory import ListedCard

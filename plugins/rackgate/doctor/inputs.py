@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rackgate.doctor.asking import Engineered
     from rackgate.doctor.examination import Examination
-    from rackgate.target import Node
+    from rackgate.node import Node
     from rackgate.telemetry.reading import Reading
 
 __all__ = ["Tried", "try_input"]

@@ -19,7 +19,8 @@ from rackgate.telemetry.runner import LocalRunner
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from rackgate.target import Node, Target
+    from rackgate.node import Node
+    from rackgate.target import Target
     from rackgate.telemetry.runner import Runner
 
 __all__ = ["ONCE", "ask_nodes", "busy_cards"]

@@ -10,8 +10,8 @@ from rackgate.telemetry.runner import Command
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rackgate.node import Card
     from rackgate.probes.probe import Probe
-    from rackgate.target import Card
 
 __all__ = ["command_of", "filled", "shown_command"]
 

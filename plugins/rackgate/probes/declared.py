@@ -10,9 +10,10 @@ from rackgate.slo import Scope
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rackgate.node import Node
     from rackgate.probes.probe import Probe
     from rackgate.slo import Slo
-    from rackgate.target import Node, Target
+    from rackgate.target import Target
 
 __all__ = ["why_not_probed"]
 

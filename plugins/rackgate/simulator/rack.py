@@ -22,9 +22,10 @@ from rackgate.simulator.state import Slot, new_state, open_state
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from rackgate.node import Card, Node, NodeAccess
     from rackgate.simulator.scenarios import Scenario
     from rackgate.simulator.state import CardState
-    from rackgate.target import Card, Node, NodeAccess, Target
+    from rackgate.target import Target
 
 __all__ = ["EngineHandle", "SimulatedRack", "start_rack"]
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rackgate.target import NodeAccess
+from rackgate.node import NodeAccess
 from rackgate.telemetry.docker_host import DockerHost, DockerRunner
 from rackgate.telemetry.engine_metrics import EngineMetricsSource
 from rackgate.telemetry.exporter import ExporterSource
@@ -25,7 +25,8 @@ from rackgate.telemetry.ssh import SshRunner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackgate.target import Node, Redfish, Target
+    from rackgate.node import Node, Redfish
+    from rackgate.target import Target
     from rackgate.telemetry.runner import Runner
     from rackgate.telemetry.source import Source
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rackgate.measurement import Measurement
-    from rackgate.target import Node
+    from rackgate.node import Node
 
 _SENSORS_S = 30.0
 

@@ -11,7 +11,7 @@ from rackgate.telemetry.pci import canonical_pci
 from rackgate.telemetry.runner import Command
 
 if TYPE_CHECKING:
-    from rackgate.target import Card, Node
+    from rackgate.node import Card, Node
     from rackgate.telemetry.runner import Runner
 
 __all__ = ["CONTAINER_PROBES", "probe_container"]

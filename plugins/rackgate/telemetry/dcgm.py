@@ -19,7 +19,7 @@ from rackgate.telemetry.smi_inventory import ListedCard
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from rackgate.target import Card, Node
+    from rackgate.node import Card, Node
 
 __all__ = [
     "CardPage",

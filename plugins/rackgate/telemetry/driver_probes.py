@@ -12,7 +12,7 @@ from rackgate.telemetry.smi_inventory import listed_as, mig_instances, parse_inv
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from rackgate.target import Card, Node
+    from rackgate.node import Card, Node
     from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.smi_inventory import ListedCard
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from rackgate.target import Node
+    from rackgate.node import Node
     from rackgate.telemetry.dcgm import CardPage
     from rackgate.telemetry.smi_inventory import ListedCard
 

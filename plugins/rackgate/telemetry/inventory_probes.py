@@ -14,7 +14,7 @@ from rackgate.telemetry.smi_inventory import listed_as, parse_inventory
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from rackgate.target import Card, Node
+    from rackgate.node import Card, Node
     from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.smi_inventory import CardProcess, ListedCard
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from rackgate.target import Node
+    from rackgate.node import Node
     from rackgate.telemetry.reading import Reading
 
 __all__ = ["KernelLogSource", "may_be_read"]

@@ -11,7 +11,7 @@ from rackgate.measurement import Measurement, Reason, missing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackgate.target import Node
+    from rackgate.node import Node
     from rackgate.telemetry.fact import Fact
 
 __all__ = ["LINK_PROBES", "probe_links"]

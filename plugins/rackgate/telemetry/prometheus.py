@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from rackgate.target import Node
+    from rackgate.node import Node
     from rackgate.telemetry.smi_inventory import ListedCard
 
 __all__ = ["PrometheusApi", "PrometheusProblem", "PrometheusSource"]

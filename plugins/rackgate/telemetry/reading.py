@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rackgate.measurement import Reason
-    from rackgate.target import Node
+    from rackgate.node import Node
 
 __all__ = [
     "CARD_FIELDS",

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
-from rackgate.target import Node
+from rackgate.node import Node
 from rackgate.telemetry.exporter import ExporterSource
 from rackgate.telemetry.source import AskedSeldom
 from rackgate.telemetry.table import TelemetryTable

@@ -12,7 +12,7 @@ from rackgate.telemetry.pci import canonical_pci
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rackgate.target import Card
+    from rackgate.node import Card
 
 __all__ = [
     "CardProcess",

@@ -13,7 +13,7 @@ from rackgate.telemetry.smi import driver_problem, lost_cards, parse_query
 from rackgate.telemetry.smi_inventory import ListedCard
 
 if TYPE_CHECKING:
-    from rackgate.target import Card, Node
+    from rackgate.node import Card, Node
     from rackgate.telemetry.runner import Ran, Runner
     from rackgate.telemetry.smi import SmiRow
 
