@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 IMAGE = "rackgate-simulated-engine:local"
 SERVER = HERE / "tiny_engine.py"
+sys.path.append(str(HERE))
 
 
 def pytest_configure(config):
