@@ -49,6 +49,8 @@ class Servers:
         self.ports = {}
         self.config = folder / "config"
         self.known_hosts = folder / "known_hosts"
+        self._mute = socket.socket()  # bound, so that nobody else listens there, and never listening
+        self._mute.bind(("127.0.0.1", 0))
         user_key = key(folder / "user_key")
         shutil.copy(f"{user_key}.pub", folder / "authorized_keys")
         for name in ("jump", "node"):
@@ -64,7 +66,7 @@ class Servers:
         lines = [
             *(f"Host {name}\n  HostName 127.0.0.1\n  Port {port}" for name, port in self.ports.items()),
             f"Host behind\n  HostName 127.0.0.1\n  Port {self.ports['node']}\n  ProxyJump jump",
-            f"Host nowhere\n  HostName 127.0.0.1\n  Port {free_port()}",
+            f"Host nowhere\n  HostName 127.0.0.1\n  Port {self._mute.getsockname()[1]}",
             "Host *",
             f"  User {getpass.getuser()}",
             f"  IdentityFile {self.folder}/user_key",
@@ -85,6 +87,7 @@ class Servers:
             os.kill(pid, 18)
 
     def close(self):
+        self._mute.close()
         for process in self.processes.values():
             for pid in self._tree(process.pid):
                 with suppress(ProcessLookupError):
