@@ -74,7 +74,7 @@ def boxed_vllm(vllm_parts, docker_image):
 
 def test_real_vllm_in_a_container_comes_up_with_progress_and_generates(boxed_vllm, tmp_path):
     told = []
-    with container(boxed_vllm, run_id="run-1", log_dir=str(tmp_path), on_progress=told.append) as engine:
+    with container(boxed_vllm, run_id="run-5", log_dir=str(tmp_path), on_progress=told.append) as engine:
         answer = httpx.post(
             f"{engine.url}/v1/completions",
             json={"model": "tiny", "prompt": "A request goes in", "max_tokens": 16, "ignore_eos": True},
@@ -90,7 +90,7 @@ def test_real_vllm_that_cannot_fit_is_told_with_its_sizes(boxed_vllm, tmp_path):
     small = replace(boxed_vllm, settings={**boxed_vllm.settings, "extra_args": words})
     with (
         pytest.raises(LaunchFailed) as failed,
-        container(small, run_id="run-1", log_dir=str(tmp_path)),
+        container(small, run_id="run-5", log_dir=str(tmp_path)),
     ):
         pytest.fail("it came up")
     assert failed.value.layer == "model"
@@ -167,7 +167,7 @@ def repository(tmp_path):
 def test_real_triton_is_started_by_the_catalogues_command_and_answers_as_it_does(
     triton, repository, tmp_path, gone
 ):
-    with process(triton(repository), run_id="run-1", log_dir=str(tmp_path)) as engine:
+    with process(triton(repository), run_id="run-5", log_dir=str(tmp_path)) as engine:
         words = f"{engine.url}/v2/models/words"
         body = {"text_input": "a b", "max_tokens": 3, "stream": True}
         stream = httpx.post(f"{words}/generate_stream", json=body, timeout=20)
@@ -188,7 +188,7 @@ def test_real_triton_with_a_broken_configuration_is_explained_by_its_own_log(tri
     (repository / "words" / "config.pbtxt").write_text('name: "words"\nbackend: "python"\nmax_batch: 0\n')
     with (
         pytest.raises(LaunchFailed) as failed,
-        process(triton(repository), run_id="run-1", log_dir=str(tmp_path)),
+        process(triton(repository), run_id="run-5", log_dir=str(tmp_path)),
     ):
         pytest.fail("it came up")
     assert failed.value.explanation.name == "model_config_invalid"
@@ -200,7 +200,7 @@ def test_real_triton_without_the_backend_is_explained_by_its_own_log(triton, rep
     config.write_text(config.read_text().replace('"python"', '"vllm"'))
     with (
         pytest.raises(LaunchFailed) as failed,
-        process(triton(repository), run_id="run-1", log_dir=str(tmp_path)),
+        process(triton(repository), run_id="run-5", log_dir=str(tmp_path)),
     ):
         pytest.fail("it came up")
     assert failed.value.explanation.facts == {"backend": "vllm"}
