@@ -1,6 +1,7 @@
 """What every test needs of the machine that it runs on."""
 
 import signal
+from functools import cache
 
 import pytest
 from hypothesis import settings
@@ -14,27 +15,32 @@ _SLOW = ("proof", "real_engine", "packaging", "docker")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Let one worker run a file's tests, and one all files that start or count containers."""
+    """Let one worker run a file's tests, and one all that is slow.
+
+    What is slow counts containers and times whole runs: side by side it would see itself.
+    """
     from xdist.scheduler import LoadFileScheduling
 
-    counting = {str(path) for path in config.rootpath.glob("tests/**/*.py") if _counts_containers(path)}
+    slow = {str(path) for path in config.rootpath.glob("tests/**/*.py") if _is_slow(path)}
 
     class Together(LoadFileScheduling):
         def _split_scope(self, nodeid):
             file = super()._split_scope(nodeid)
-            return "containers" if str(config.rootpath / file) in counting else file
+            return "slow" if str(config.rootpath / file) in slow else file
 
     return Together(config, log)
 
 
-def _counts_containers(path):
-    return "pytest.mark.docker" in path.read_text(encoding="utf-8")
+@cache
+def _is_slow(path):
+    text = path.read_text(encoding="utf-8")
+    return any(f"pytest.mark.{mark}" in text for mark in _SLOW)
 
 
 def pytest_collection_modifyitems(config, items):
-    """Begin with what takes longest, so that no worker is left alone with it at the end."""
+    """Begin with what is slow, so that no worker is left alone with it at the end."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in _SLOW))
+        items.sort(key=lambda item: not _is_slow(item.path))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -58,9 +58,10 @@ def run(knobs, sequences, *, others=(), prepare=lambda _state: None):
 
 
 def test_steps_keep_to_absolute_deadlines():
+    started = time.monotonic()
     state, (moments,), _ = run(CardKnobs(), [(1, 41)])
     assert state[Slot.BUSY_S] == pytest.approx(1 / 8192 + 40 * 0.00795)
-    assert moments[-1] - moments[0] >= 40 * 0.00795 - 0.003
+    assert moments[-1] - started >= 40 * 0.00795
 
 
 def test_a_batch_takes_longer_per_step_but_less_per_token():
