@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["register_metrics"]
 
 
-def _of_cards(definition: str, look: Look, compare: Compare) -> MeasureFunction:
+def _of_cards(definition: str, look: Look, unit: str, compare: Compare) -> MeasureFunction:
     """Return the metric that compares what is looked at of a card with the median of its peers."""
 
     def measured(observation: Observation, slo: Slo, entity: str) -> Measurement:
@@ -49,7 +49,7 @@ def _of_cards(definition: str, look: Look, compare: Compare) -> MeasureFunction:
             own_window = window_of(observation, slo, card) if observation.members(card) else None
             if own_window is not None and not isinstance(own_window, Measurement):
                 values[card] = look(table, card, *own_window).value
-        return measurement_of(slo, entity, _compared(values, entity, compare))
+        return measurement_of(slo, entity, _compared(values, entity, unit, compare))
 
     measured.__doc__ = definition
     return measured
@@ -67,18 +67,20 @@ def _of_engines(definition: str, latency: MeasureFunction) -> MeasureFunction:
         for engine in peers_of(entity, observation.target):
             if observation.members(engine):
                 values[engine] = latency(observation, row, engine).value
-        return measurement_of(slo, entity, _compared(values, entity, _ratio))
+        return measurement_of(slo, entity, _compared(values, entity, "ms", _ratio))
 
     measured.__doc__ = definition
     return measured
 
 
-def _compared(values: dict[str, float | None], entity: str, compare: Compare) -> Finding:
+def _compared(values: dict[str, float | None], entity: str, unit: str, compare: Compare) -> Finding:
     found, own = deviation_from_peers(values)[entity], values[entity] or 0.0
     if found.value is None:
         return found
     others = [one for name, one in values.items() if one is not None and name != entity]
-    return replace(found, value=compare(own, float(np.median(others))))
+    median = float(np.median(others))
+    detail = f"{own:.4g} {unit}, the others' median {median:.4g} {unit}"
+    return replace(found, value=compare(own, median), detail=detail)
 
 
 def _ratio(own: float, median: float) -> float:
@@ -134,6 +136,7 @@ def register_metrics(register: Register) -> None:
             _of_cards(
                 "Highest temperature during the load - median of its peers' highest.",
                 _temperature,
+                "°C",
                 lambda own, median: own - median,
             ),
         ),
@@ -144,6 +147,7 @@ def register_metrics(register: Register) -> None:
             _of_cards(
                 "Median SM clock of the samples in which the card is not idle / median of its peers'.",
                 _clock,
+                "MHz",
                 _ratio,
             ),
         ),
@@ -154,6 +158,7 @@ def register_metrics(register: Register) -> None:
             _of_cards(
                 "Distance of mean power from the median of its peers', as a share of that.",
                 _power,
+                "W",
                 lambda own, median: abs(_ratio(own, median) - 1),
             ),
         ),
