@@ -48,7 +48,7 @@ def test_an_alarm_is_finer_than_a_millisecond_and_never_early(loop):
 def test_without_a_timerfd_a_timer_of_the_loop_wakes(loop):
     late = lateness_ms(loop, fine=False)
     assert WAITS == len(late)
-    assert late.min() > -1.1  # the loops round to whole milliseconds
+    assert late.min() >= 0.0
     assert np.quantile(late, 0.25) < 20.0
 
 

@@ -43,13 +43,11 @@ class Alarm:
 
     async def until(self, t_ns: int) -> None:
         """Return at `t_ns`, at once if that is past or after `wake`."""
-        left_ns = t_ns - perf_counter_ns()
-        if left_ns <= 0 or self._awake:
-            return
-        self._waiter = self._loop.create_future()
-        if self._descriptor < 0 or not self._set(t_ns):
-            self._loop.call_later(left_ns / 1e9, self._ring, self._waiter)
-        await self._waiter
+        while not self._awake and (left_ns := t_ns - perf_counter_ns()) > 0:  # a loop's timer may ring early
+            self._waiter = self._loop.create_future()
+            if self._descriptor < 0 or not self._set(t_ns):
+                self._loop.call_later(left_ns / 1e9, self._ring, self._waiter)
+            await self._waiter
 
     def wake(self) -> None:
         """Let whoever waits return now, and nobody wait again."""
