@@ -95,13 +95,13 @@ def plan_checks(
     target: Target,
     slos: Iterable[Slo],
     stages: Sequence[str] = STAGES,
-    probes: Mapping[str, Probe] | None = None,
+    *,
+    probes: Mapping[str, Probe],
 ) -> tuple[Check, ...]:
     """Return every check of the run, in the order of stages and rows; nothing asked is left out.
 
     `probes` are those that rows may be about: whether a node can be asked by them is theirs to say.
     """
-    known = probes or {}
     rows = [row for row in slos if row.stage in stages]
     checks: list[Check] = []
     for row in sorted(rows, key=lambda row: STAGES.index(row.stage)):
@@ -113,7 +113,7 @@ def plan_checks(
             continue
         for entity in entities_of(row.scope, target) or _looked_for_on(row, target):
             unused = (
-                "" if unseen else _unused(row, entity, target) or why_not_probed(row, entity, target, known)
+                "" if unseen else _unused(row, entity, target) or why_not_probed(row, entity, target, probes)
             )
             if _applies(row, entity, target):
                 checks.append(Check(slo=row, entity=entity, not_assessed=unseen, declared_absent=unused))

@@ -138,7 +138,8 @@ def test_the_example_in_containers_is_judged_in_every_stage_but_the_one_over_nod
     target = load_checked_target(Path("examples/docker-two-engines.toml").absolute())
     registry = Registry()
     register_metrics(registry.add_metric)
-    checks = plan_checks(target, load_acceptance(None, "smoke", metrics=registry.metrics, target=target).slos)
+    acceptance = load_acceptance(None, "smoke", metrics=registry.metrics, target=target)
+    checks = plan_checks(target, acceptance.slos, probes=acceptance.probes)
     judged = {check.slo.stage for check in checks if not check.declared_absent}
     assert set(STAGES) - judged == {"cross_node"}
     whole = {check.slo.stage for check in checks} - {c.slo.stage for c in checks if c.declared_absent}

@@ -51,7 +51,7 @@ def outlooks(registry):
     """Return the prognosis of each row named, by check, for a target."""
 
     def found(target, slos, deadline_s=8.0):
-        checks = plan_checks(target, slos)
+        checks = plan_checks(target, slos, probes={})
         seen = examine(target, tools_of(checks, registry.metrics), deadline_s)
         return {one.check.id: one for one in prognoses(checks, registry.metrics, seen)}
 

@@ -42,7 +42,7 @@ def test_the_doctor_says_beforehand_what_preflight_then_says(registry, scenario,
     rows = [row for row in rows if row.metric in registry.metrics]  # what probes measure is their file's
     with start_rack(RackSettings(scenario=scenario)) as rack:
         site = site_of(rack)
-        checks = plan_checks(site.target, rows, ("preflight",))
+        checks = plan_checks(site.target, rows, ("preflight",), probes={})
         found = prognoses(checks, registry.metrics, examine(site.target))
         probes = {
             **probe_engines(site),

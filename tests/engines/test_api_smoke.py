@@ -193,5 +193,5 @@ def test_a_question_is_asked_of_an_engine_that_is_declared_to_answer_it(metric, 
         scope=Scope.ENGINE,
         source="test",
     )
-    (check,) = plan_checks(target, [row])
+    (check,) = plan_checks(target, [row], probes={})
     assert (bool(absent), absent in check.declared_absent) == (bool(check.declared_absent), True)

@@ -23,6 +23,21 @@ id = "selfcheck.schedule_lag_p99"
 bound = 500.0
 reason = "not the instrument is tested here, and other tests share its cores"
 """
+CLOSED_HOST = """
+[target]
+name = "lab"
+model = "m"
+
+[[node]]
+name = "node1"
+cards = 1
+
+[[engine]]
+name = "e"
+launcher = "remote"
+url = "http://127.0.0.1:9"
+cards = ["node1/gpu0"]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -31,20 +46,22 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hindsight") / "run"
     agreed = folder.with_name("agreed.toml")
     agreed.write_text(PATIENT)
+    options = ("--rack-target=sim:1x2", "--rack-stage=preflight,single_card", f"--rack-slo={agreed}")
+    done = _run(folder, *options)
+    assert done.returncode == 0, done.stdout[-3000:]
+    return folder
+
+
+def _run(folder, *options):
     command = [sys.executable, "-m", "pytest", "-m", "rack_acceptance", "-p", "no:cacheprovider", "-q"]
-    done = subprocess.run(
-        [
-            *(*command, "--rack-target=sim:1x2", "--rack-stage=preflight,single_card"),
-            *(f"--rack-slo={agreed}", f"--rack-out={folder}"),
-        ],
+    return subprocess.run(
+        [*command, *options, f"--rack-out={folder}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-3000:]
-    return folder
 
 
 @pytest.fixture
@@ -80,6 +97,17 @@ def test_the_same_file_gives_the_same_verdicts_and_leaves_the_evidence_alone(fin
     assert (0, {}, end["headline"]) == (status, judged["changed"], judged["headline"])
     assert end["counts"] == judged["counts"]
     assert before == _digests(finished)
+
+
+def test_what_the_target_declares_absent_is_not_asked_when_it_is_judged_again(tmp_path, capsys):
+    (tmp_path / "rack.toml").write_text(CLOSED_HOST)
+    folder = tmp_path / "run"
+    done = _run(folder, f"--rack-target={tmp_path / 'rack.toml'}", "--rack-stage=preflight")
+    assert (folder / "evidence" / "records.jsonl").exists(), done.stdout[-3000:] + done.stderr[-3000:]
+    main(["judge", str(folder), "--json"])
+    judged = json.loads(capsys.readouterr().out)
+    assert "declared" == judged["verdicts"]["preflight.dcgm_quick @ node1/gpu0"]
+    assert {} == judged["changed"]
 
 
 def test_a_stricter_bound_fails_what_had_passed_and_quarantines_it(finished, judge):

@@ -42,7 +42,7 @@ def absent(rack, metric, scope=Scope.CARD):
         source="t",
         load="mix",
     )
-    return {check.entity: bool(check.declared_absent) for check in plan_checks(rack, [row])}
+    return {check.entity: bool(check.declared_absent) for check in plan_checks(rack, [row], probes={})}
 
 
 def test_peers_are_cards_of_one_kind_under_engines_of_one_size_and_model():

@@ -125,4 +125,4 @@ def test_what_only_nvidia_has_is_declared_absent_on_other_cards(metric, scope, v
         scope=scope,
         source="test",
     )
-    assert asked == all(not check.declared_absent for check in plan_checks(target, [row]))
+    assert asked == all(not check.declared_absent for check in plan_checks(target, [row], probes={}))

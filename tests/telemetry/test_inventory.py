@@ -291,7 +291,7 @@ def absent(target, metric, scope):
         scope=scope,
         source="test",
     )
-    return [check.declared_absent for check in plan_checks(target, [row])]
+    return [check.declared_absent for check in plan_checks(target, [row], probes={})]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def row(metric, scope=Scope.NODE, load=None):
 
 
 def absent(rack, metric, scope=Scope.NODE):
-    return [check.declared_absent for check in plan_checks(rack, [row(metric, scope)])]
+    return [check.declared_absent for check in plan_checks(rack, [row(metric, scope)], probes={})]
 
 
 def test_a_node_is_opened_by_its_telemetry_table():

@@ -90,5 +90,5 @@ def test_a_source_without_the_gauge_is_not_asked_for_it(source, asked):
         scope=Scope.CARD,
         source="test",
     )
-    (check,) = plan_checks(rack, [row])
+    (check,) = plan_checks(rack, [row], probes={})
     assert (check.declared_absent == "") is asked

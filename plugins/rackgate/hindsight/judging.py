@@ -64,6 +64,7 @@ def judge_again(
     records; what the evidence does not hold is UNKNOWN, with the reason. With `only_asked` a check that
     the run did not ask is left out: a later version ships more rows.
     """
+    registry.add_probes(acceptance.probes)
     left_out = {str(unit): "excluded" for unit in finished.run.get("excluded") or ()}
     ledger = Ledger(target=finished.target, left_out=left_out)
     with tempfile.TemporaryDirectory(prefix="rackgate-judge-") as folder:
@@ -74,7 +75,7 @@ def judge_again(
         run.grade = finished.grade
         stages = tuple(finished.run.get("stages") or STAGES)
         run.open(stages=stages, facts={"judged_again": _about(finished)})
-        checks = plan_checks(finished.target, acceptance.slos, stages)
+        checks = plan_checks(finished.target, acceptance.slos, stages, probes=acceptance.probes)
         asked = finished.asked()
         run.plan([check for check in checks if check.id in asked or not only_asked])
         messages = _Judging(run, finished).judge_all()
