@@ -111,3 +111,8 @@ class Node:
     exporter_url: str | None = None
     access: NodeAccess = field(default_factory=NodeAccess)
     expect: Expect = field(default_factory=Expect)
+
+    def cards_read_from(self, prometheus: str | None) -> str:
+        """Return the one source that its cards' signals come from, where the rack has this Prometheus."""
+        usual = "exporter" if self.exporter_url or not prometheus else "prometheus"
+        return self.access.cards or usual

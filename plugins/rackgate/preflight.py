@@ -215,7 +215,7 @@ def _card_measurements(card: str, readings: list[Reading]) -> Probes:
         unit="ratio",
         count=len(REQUIRED),
         detail=detail,
-        source="exporter",
+        source="probe",
     )
     return {
         (present, card): truth(present, card, True, "listed"),

@@ -10,7 +10,7 @@ from rackgate.load import Load, Origin
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
 from rackgate.measurement import Measurement, Reason
 from rackgate.metrics import cost, hardware, rack_energy, rates
-from rackgate.node import Card, Node
+from rackgate.node import Card, Node, NodeAccess
 from rackgate.observation import Observation, Offer
 from rackgate.sample import Outcome, Sample
 from rackgate.slo import Op, Scope, Slo
@@ -140,6 +140,28 @@ def test_the_energy_of_a_token_is_the_energy_of_a_known_series_over_its_tokens(f
     found = measure(hardware.energy_per_output_token_j, "J/tok", observation)
     assert found.value == pytest.approx(watts / 10)
     assert (11, "J/tok") == (found.count, found.unit)
+
+
+@pytest.mark.parametrize(
+    ("node", "prometheus", "source"),
+    [
+        ({"exporter_url": "http://n:9400/metrics"}, None, "exporter"),
+        ({"exporter_url": "http://n:9400/metrics"}, "http://p:9090", "exporter"),
+        ({}, "http://p:9090", "prometheus"),
+        ({"access": NodeAccess(cards="nvml", local=True)}, "http://p:9090", "nvml"),
+        ({"access": NodeAccess(cards="nvidia-smi", ssh="n")}, None, "nvidia-smi"),
+    ],
+)
+def test_a_card_s_value_names_the_source_that_was_asked(node, prometheus, source):
+    target = replace(TARGET, nodes=(replace(TARGET.nodes[0], **node),), prometheus_url=prometheus)
+    observation = observed(TEN, target=target, telemetry=Power(power_w=RAMP, temperature_c=RAMP))
+    for function in (
+        hardware.power_w,
+        hardware.temperature_c,
+        hardware.energy_per_output_token_j,
+        cost.energy_per_request_j,
+    ):
+        assert source == measure(function, "any", observation).source
 
 
 def test_the_energy_of_nodes_is_told_apart_from_that_of_their_cards():

@@ -32,7 +32,7 @@ def energy_per_request_j(observation: Observation, slo: Slo, entity: str) -> Mea
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no request ended in the window")
     return Measurement(
         metric=slo.metric, entity=entity, value=(power.value or 0.0) / rate.value, unit=slo.unit,
-        count=rate.count, detail=power.detail,
+        count=rate.count, detail=power.detail, source=power.source,
     )  # fmt: skip
 
 

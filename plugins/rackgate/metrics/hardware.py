@@ -1,4 +1,4 @@
-"""The card's own signals during a load: temperature, power, throttling, energy and cost."""
+"""The card's own signals during a load: temperature, power, throttling and energy."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def power_w(observation: Observation, slo: Slo, entity: str) -> Measurement:
     if not values:
         return missing(slo.metric, entity, slo.unit, Reason.NOT_CONFIGURED, "no cards are declared")
     total = sum(one.value or 0.0 for one in values)
-    return _value(slo, entity, total, sum(one.count for one in values), values[0].detail)
+    found = _value(slo, entity, total, sum(one.count for one in values), values[0].detail)
+    return replace(found, source=_sources(observation, cards))
 
 
 def throttle_time(observation: Observation, slo: Slo, entity: str) -> Measurement:
@@ -75,7 +76,7 @@ def energy_per_output_token_j(observation: Observation, slo: Slo, entity: str) -
         return missing(slo.metric, entity, slo.unit, broken.reason or Reason.ABSENT, broken.detail)
     if not rate.value:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no output tokens in the window")
-    return _value(slo, entity, (power.value or 0.0) / rate.value, rate.count, "")
+    return replace(power, value=(power.value or 0.0) / rate.value, count=rate.count, detail="")
 
 
 def _worst(observation: Observation, slo: Slo, entity: str, measure_card: MeasureFunction) -> Measurement:
@@ -89,7 +90,7 @@ def _worst(observation: Observation, slo: Slo, entity: str, measure_card: Measur
     worst = max(values, key=lambda one: one.value or 0.0)
     detail = f"{worst.entity}; {worst.detail}" if len(values) > 1 else worst.detail
     found = _value(slo, entity, worst.value or 0.0, worst.count, detail)
-    return replace(found, symptoms=worst.symptoms)
+    return replace(found, symptoms=worst.symptoms, source=_sources(observation, (worst.entity,)))
 
 
 def _cards(observation: Observation, slo: Slo, entity: str) -> tuple[str, ...]:
@@ -102,6 +103,13 @@ def _cards(observation: Observation, slo: Slo, entity: str) -> tuple[str, ...]:
     reached = members if "gateway" in called else members & called
     held = {card for one in observation.target.engines if one.entity in reached for card in one.cards}
     return tuple(card for card in cards if card in held)
+
+
+def _sources(observation: Observation, cards: tuple[str, ...]) -> str:
+    """Return what was asked for the signals of these cards, each source once."""
+    target = observation.target
+    nodes = {card.name: node for node in target.nodes for card in node.cards}
+    return ", ".join(dict.fromkeys(nodes[card].cards_read_from(target.prometheus_url) for card in cards))
 
 
 def _temperature(observation: Observation, slo: Slo, card: str) -> Measurement:
@@ -216,7 +224,6 @@ def _value(slo: Slo, entity: str, value: float, count: int, detail: str) -> Meas
         unit=slo.unit,
         count=count,
         detail=detail,
-        source="exporter",
     )
 
 

@@ -41,7 +41,7 @@ _PROBES = {
         "bool",
         "1 if one streamed request through the gateway gave a token and ended well, else 0.",
     ),
-    "card_present": ("bool", "1 if the node's exporter lists the declared card, else 0."),
+    "card_present": ("bool", "1 if what the node's cards are read from lists the declared card, else 0."),
     "telemetry_coverage": (
         "ratio",
         "Signals of the card with a value / required ones (temperature, power, SM clock, clock events).",

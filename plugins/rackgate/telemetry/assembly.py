@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,8 +115,7 @@ def assemble(target: Target, plan: TelemetryPlan) -> list[Source]:
 
 def card_kind_of(node: Node, plan: TelemetryPlan) -> str:
     """Return which of `CARD_SOURCES` a node's cards are read from."""
-    usual = "exporter" if node.exporter_url or not plan.prometheus else "prometheus"
-    return plan.access(node.name).cards or usual
+    return replace(node, access=plan.access(node.name)).cards_read_from(plan.prometheus)
 
 
 def card_source_of(node: Node, plan: TelemetryPlan) -> Source:
