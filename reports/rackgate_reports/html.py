@@ -192,9 +192,9 @@ def _name(run: RunEvidence) -> str:
 
 def _footer(run: RunEvidence) -> str:
     versions = run.run.get("versions")
-    version = versions.get("rackgate", "") if isinstance(versions, dict) else ""
+    version = versions.get("pytest-rackgate", "") if isinstance(versions, dict) else ""
     return (
-        f'<footer><div class="wrap"><p>Made by rackgate {escape(version, 20)} from evidence/records.jsonl, '
+        f'<footer><div class="wrap"><p>Made from evidence/records.jsonl of rackgate {escape(version, 20)}, '
         f"SHA-256 <code>{run.digest}</code>.</p><p>This page is one file, makes no request and may be "
         "passed on as it is. It is a view: the evidence decides.</p></div></footer>"
     )

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -222,6 +223,7 @@ def test_the_view_has_a_manifest_a_report_and_a_junit_of_its_own(finished, judge
     html = (view / "report.html").read_text()
     assert "Judged again at" in html
     assert "by another acceptance" in html
+    assert f"evidence/records.jsonl of rackgate {version('pytest-rackgate')}, SHA-256" in html
     assert "Judged again" not in (finished / "views" / "default" / "report.html").read_text()
 
 

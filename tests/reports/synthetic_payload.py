@@ -71,7 +71,7 @@ def run_payload(scenario: Scenario) -> dict[str, Any]:
             ],
         },
         "loads": {"steady": {"prompt_tokens": 256, "output_tokens": 64, "concurrency": 4}},
-        "versions": {"rackgate": "0.1.0", "pytest": "9.2.0", "python": "3.11.9", "numpy": "2.3.1"},
+        "versions": {"pytest-rackgate": "0.1.0", "pytest": "9.2.0", "python": "3.11.9", "numpy": "2.3.1"},
         "host": {"node": "loader-1", "kernel": "6.8.0", "cores": 16},
         "excluded": [],
         "continues": None,

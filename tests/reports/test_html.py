@@ -71,6 +71,10 @@ def test_a_run_that_read_no_host_has_no_such_table(slow: Path) -> None:
     assert "The same on all nodes" not in page_of(slow).text
 
 
+def test_the_footer_names_the_version_that_wrote_the_evidence(good: Path) -> None:
+    assert "Made from evidence/records.jsonl of rackgate 0.1.0, SHA-256" in page_of(good).text
+
+
 def test_five_numbers_show_infinity_as_such_and_requests_per_minute(slow: Path) -> None:
     text = page_of(slow).text.replace("\N{NO-BREAK SPACE}", " ")
     assert "∞ ms failed requests reach into this percentile" in text
