@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rackgate.economy import record_classes
-from rackgate.endurance import proven_endurance
-from rackgate.message import headline, number, scope_text
+from rackgate.ending import Ending
+from rackgate.message import number, scope_text
 from rackgate.slo import STAGES
 from rackgate.verdict import Verdict
 
@@ -78,32 +78,21 @@ class Conclusion:
 
     def _decide(self, session: pytest.Session) -> None:
         run, ledger, status = self._run, self._run.ledger, int(session.exitstatus)
-        failures, not_checked = len(self._recorder.other_failures), len(self._recorder.not_checked)
-        complete = not self._interrupted and status in _MEASURED_ENDS
-        partial = bool(run.partial_why)
-        self._headline = headline(
-            ledger, complete=complete, partial=partial, other_failures=failures, not_checked=not_checked
+        ending = Ending(
+            ledger=ledger,
+            complete=not self._interrupted and status in _MEASURED_ENDS,
+            partial_why=run.partial_why,
+            other_failures=self._recorder.other_failures,
+            not_checked=self._recorder.not_checked,
+            failed=bool(session.testsfailed),
+            soaked_s=run.offered_s.get("soak", 0.0),
         )
-        met = complete and ledger.judged > 0 and ledger.verdict.accepted
-        met = met and not (session.testsfailed or failures or not_checked)
-        if complete:
-            session.exitstatus = 0 if met else 1 if ledger.judged or session.testsfailed else 5
+        self._headline = ending.headline
+        if ending.complete:
+            session.exitstatus = 0 if ending.met else 1 if ledger.judged or session.testsfailed else 5
         elif status in _MEASURED_ENDS:
             session.exitstatus = int(pytest.ExitCode.INTERRUPTED)
-        self._end = {
-            "verdict": str(ledger.verdict),
-            "accepted": met and not partial,
-            "headline": self._headline,
-            "scope_text": scope_text(ledger),
-            "endurance": proven_endurance(ledger, run.offered_s.get("soak", 0.0)),
-            "counts": ledger.counts(),
-            "other_failures": sorted(self._recorder.other_failures),
-            "not_checked": dict(self._recorder.not_checked),
-            "exit_status": int(session.exitstatus),
-            "complete": complete,
-            "partial": partial,
-            "partial_why": list(run.partial_why),
-        }
+        self._end = ending.entry(int(session.exitstatus))
 
     def _properties(self) -> dict[str, str]:
         run = self._run

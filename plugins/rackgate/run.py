@@ -236,12 +236,18 @@ class Run:
         layer = layer_of_row(check.slo, metric.layer if metric else None)
         return chain_of(measurement, judgement, layer, hint_of(check, measurement, judgement))
 
-    def skip(self, check: Check, kind: str, text: str, gated_by: str = "") -> str:
-        """Record a check that is not run (`gated`, `declared` or `not_assessed`); return the message."""
-        reason = {"gated": Reason.GATED, "declared": Reason.NOT_CONFIGURED, "not_assessed": Reason.EXCLUDED}[
-            kind
-        ]
-        message = gated_message(gated_by) if kind == "gated" else text
+    def skip_if_not_run(self, check: Check) -> str | None:
+        """Record why a check is not to be run (declared, not assessed, gated), and return it; else None."""
+        gated_by = ""
+        if check.declared_absent:
+            kind, reason, message = "declared", Reason.NOT_CONFIGURED, check.declared_absent
+        elif check.not_assessed:
+            kind, reason, message = "not_assessed", Reason.EXCLUDED, check.not_assessed
+        else:
+            gated_by = self.ledger.gated_by(check) or ""
+            if not gated_by:
+                return None
+            kind, reason, message = "gated", Reason.GATED, gated_message(gated_by)
         nothing = missing(check.slo.metric, check.entity, check.slo.unit, reason, message)
         judgement = Judgement(verdict=Verdict.UNKNOWN, reason=reason, detail=message)
         self._verdict(check, nothing, judgement, message, skipped=kind, gated_by=gated_by)

@@ -107,13 +107,9 @@ class Stages:
         check = item.stash.get(CHECK, None)
         if check is None:
             return
-        if check.declared_absent:
-            pytest.skip(self._run.skip(check, "declared", check.declared_absent))
-        if check.not_assessed:
-            pytest.skip(self._run.skip(check, "not_assessed", check.not_assessed))
-        by = self._run.ledger.gated_by(check)
-        if by is not None:
-            pytest.skip(self._run.skip(check, "gated", "", gated_by=by))
+        why = self._run.skip_if_not_run(check)
+        if why is not None:
+            pytest.skip(why)
 
 
 def _refuse_twice(items: list[pytest.Item]) -> None:

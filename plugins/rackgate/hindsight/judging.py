@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rackgate.endurance import proven_endurance
+from rackgate.ending import Ending
 from rackgate.hindsight.sight import offered_otherwise, seen_again
 from rackgate.ledger import Ledger
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.message import headline, scope_text
 from rackgate.offering import lag_limit_ms
 from rackgate.planning import plan_checks
 from rackgate.record import JUDGEMENT
@@ -117,14 +116,7 @@ class _Judging:
 
     def _judge(self, check: Check) -> str:
         run = self._run
-        if check.declared_absent:
-            return run.skip(check, "declared", check.declared_absent)
-        if check.not_assessed:
-            return run.skip(check, "not_assessed", check.not_assessed)
-        by = run.ledger.gated_by(check)
-        if by is not None:
-            return run.skip(check, "gated", "", gated_by=by)
-        return run.judge(check, self._measured(check))[1]
+        return run.skip_if_not_run(check) or run.judge(check, self._measured(check))[1]
 
     def _measured(self, check: Check) -> Measurement:
         row = check.slo
@@ -162,27 +154,13 @@ def _soaked_s(finished: Finished) -> float:
 
 def _end(run: Run, finished: Finished) -> dict[str, Any]:
     """Return the last record: a run that was cut short, partial or failed otherwise stays that."""
-    ledger, own = run.ledger, finished.end or {}
-    complete, partial = bool(own.get("complete")), bool(own.get("partial"))
-    others, not_checked = list(own.get("other_failures") or ()), dict(own.get("not_checked") or {})
-    met = complete and ledger.judged > 0 and ledger.verdict.accepted and not (others or not_checked)
-    return {
-        "verdict": str(ledger.verdict),
-        "accepted": met and not partial,
-        "headline": headline(
-            ledger,
-            complete=complete,
-            partial=partial,
-            other_failures=len(others),
-            not_checked=len(not_checked),
-        ),
-        "scope_text": scope_text(ledger),
-        "endurance": proven_endurance(ledger, _soaked_s(finished)),
-        "counts": ledger.counts(),
-        "other_failures": others,
-        "not_checked": not_checked,
-        "exit_status": 0 if met else 1,
-        "complete": complete,
-        "partial": partial,
-        "partial_why": list(own.get("partial_why") or ()),
-    }
+    own = finished.end or {}
+    ending = Ending(
+        ledger=run.ledger,
+        complete=bool(own.get("complete")),
+        partial_why=own.get("partial_why") or (),
+        other_failures=own.get("other_failures") or (),
+        not_checked=own.get("not_checked") or {},
+        soaked_s=_soaked_s(finished),
+    )
+    return ending.entry(0 if ending.met else 1)
