@@ -37,8 +37,6 @@ CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel", "ven
 """What a row's `applies_to` may ask."""
 
 _ITS_OWN_TIMES = "server_ttft_difference_ms"
-_TELL_FIRST_TOKENS = ("vllm", "sglang", "simulated")
-"""Engines whose metrics page has a histogram of times to first token."""
 _PAIRED = "+"
 _VANTAGES = ("endpoint", "tenant", "operator")
 
@@ -174,15 +172,25 @@ def _not_offered(metric: str, entity: str, target: Target) -> str:
     if engine is None:
         return ""
     if metric == _ITS_OWN_TIMES:
-        kind, known = str(engine.settings.get("engine", engine.launcher)), ", ".join(_TELL_FIRST_TOKENS[:-1])
-        text = f"target {target.name} does not say that engine {engine.name} is one of {known} (engine)"
-        return "" if kind in _TELL_FIRST_TOKENS else text
+        return _not_told(engine, target)
     if not protocol_named(engine.protocol).dialect.chats:
         return f"declared: engine {engine.name} speaks {engine.protocol}"
     capability = OFFERED.get(metric)
     if capability is None or capability in engine.offers:
         return ""
     return f"target {target.name} does not say that engine {engine.name} offers {capability} (offers)"
+
+
+def _not_told(engine: EngineSpec, target: Target) -> str:
+    """Say that an engine is not declared to be of a kind that tells its own times to first token."""
+    from rackgate.engines.catalogue import catalogue
+
+    known = [entry.name for entry in catalogue().values() if entry.tells_first_tokens]
+    if engine.launcher == "simulated" or engine.settings.get("engine") in known:
+        return ""
+    return (
+        f"target {target.name} does not say that engine {engine.name} is one of {', '.join(known)} (engine)"
+    )
 
 
 def _looked_for_on(row: Slo, target: Target) -> tuple[str, ...]:

@@ -90,5 +90,5 @@ def test_the_row_is_asked_only_of_engines_that_are_known_to_tell(seen, request_o
     checks = plan_checks(replace(target, vantage="operator", engines=engines), [ROW], probes={})
     assert [check.declared_absent for check in checks] == [
         "",
-        "target t does not say that engine llama-cpp is one of vllm, sglang (engine)",
+        "target t does not say that engine llama-cpp is one of vllm, sglang, nim (engine)",
     ]

@@ -68,6 +68,21 @@ trtllm_time_to_first_token_seconds_bucket{engine_type="trtllm",le="+Inf",model_n
 trtllm_time_to_first_token_seconds_count{engine_type="trtllm",model_name="m"} 15.0
 trtllm_time_to_first_token_seconds_sum{engine_type="trtllm",model_name="m"} 3.5
 """
+NIM = """
+# TYPE num_requests_running gauge
+num_requests_running{model_name="m"} 3.0
+# TYPE num_requests_waiting gauge
+num_requests_waiting{model_name="m"} 1.0
+# TYPE gpu_cache_usage_perc gauge
+gpu_cache_usage_perc{model_name="m"} 0.5
+# TYPE generation_tokens_total counter
+generation_tokens_total{model_name="m"} 120.0
+# TYPE time_to_first_token_seconds histogram
+time_to_first_token_seconds_bucket{le="0.1",model_name="m"} 4.0
+time_to_first_token_seconds_bucket{le="+Inf",model_name="m"} 6.0
+time_to_first_token_seconds_count{model_name="m"} 6.0
+time_to_first_token_seconds_sum{model_name="m"} 1.5
+"""
 LLAMA = """
 # TYPE llamacpp:requests_processing gauge
 llamacpp:requests_processing 2
@@ -120,9 +135,20 @@ llamacpp:tokens_predicted_total 345
                 "requests_succeeded": 77.0,
             },
         ),
+        (
+            NIM,
+            {
+                "requests_running": 3.0,
+                "requests_waiting": 1.0,
+                "kv_cache_use": 0.5,
+                "generation_tokens": 120.0,
+                "server_ttft_count": 6.0,
+                "server_ttft_sum_s": 1.5,
+            },
+        ),
         (LLAMA, {"requests_running": 2.0, "requests_waiting": 1.0, "generation_tokens": 345.0}),
     ],
-    ids=["vllm", "sglang", "trtllm", "triton", "llama.cpp"],
+    ids=["vllm", "sglang", "trtllm", "triton", "nim", "llama.cpp"],
 )
 def test_each_engines_names_are_ours(page, expected):
     assert expected == dict(parse_engine_page(page).values)

@@ -51,7 +51,8 @@ class CatalogueEntry:
 
     `command` starts it as a process, `arguments` follow the entry point of `image`. `options` holds the
     words of each option that has a value; `environment` likewise for engines that are told by variables.
-    `loaded` says how a loaded model is told from a listening port.
+    `loaded` says how a loaded model is told from a listening port; `tells_first_tokens` that its metrics page
+    has a histogram of times to first token (rackgate.telemetry.engine_names) without being asked for it.
     """
 
     name: str
@@ -66,6 +67,7 @@ class CatalogueEntry:
     cold_start_s: tuple[float, ...]
     ready_timeout_s: float
     loaded: str
+    tells_first_tokens: bool = False
     image: str = ""
     note: str = ""
     cache_reset_path: str = ""

@@ -31,18 +31,27 @@ NAMES: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "nv_inference_request_success": ("requests_succeeded", ()),
     "trtllm_kv_cache_utilization": ("kv_cache_use", ()),
     "trtllm_request_success": ("requests_succeeded", ()),
+    "num_requests_running": ("requests_running", ()),
+    "num_requests_waiting": ("requests_waiting", ()),
+    "gpu_cache_usage_perc": ("kv_cache_use", ()),
+    "prompt_tokens": ("prompt_tokens", ()),
+    "generation_tokens": ("generation_tokens", ()),
+    "request_success": ("requests_succeeded", ()),
     "llamacpp:requests_processing": ("requests_running", ()),
     "llamacpp:requests_deferred": ("requests_waiting", ()),
     "llamacpp:kv_cache_usage_ratio": ("kv_cache_use", ()),
     "llamacpp:prompt_tokens": ("prompt_tokens", ()),
     "llamacpp:tokens_predicted": ("generation_tokens", ()),
 }
-"""(our field, labels that a series must have) by the engine's name without `_total`; after # a variant."""
+"""(our field, labels that a series must have) by the engine's name without `_total`; after # a variant.
+
+Names without a prefix are NIM's.
+"""
 
 TTFT_HISTOGRAMS = (
     "vllm:time_to_first_token_seconds",
     "sglang:time_to_first_token_seconds",
     "trtllm_time_to_first_token_seconds",
-    "nv_llm_time_to_first_token_seconds",
+    "time_to_first_token_seconds",
 )
 """Histograms of the time to first token, as the server sees it."""
