@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.planning import members_of
 from rackgate.probes.probe import probe_of
-from rackgate.slo import STAGES, Check, Scope, Severity
+from rackgate.slo import STAGES, THROUGH_GATEWAY, Check, Scope, Severity
 from rackgate.verdict import Verdict, worst
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["Gate", "Ledger"]
 
 _QUALIFYING = ("selfcheck", "preflight", "single_card")
-_THROUGH_GATEWAY = ("cross_node", "soak", "fault_injection", "batch_retry")
 _NODES_NEEDED = {"cross_node": 2}
 _ENGINES_NEEDED = {"fault_injection": 2}
 
@@ -238,7 +237,7 @@ class Ledger:
         if slo.stage not in _QUALIFYING or (verdict is Verdict.UNKNOWN and probe_of(slo.metric)):
             return None  # a probe that could not be asked, or has no floor, says nothing against the card
         if slo.metric == "gateway_request_ok":
-            return Gate(by=check.id, verdict=verdict, stage=slo.stage, stages=_THROUGH_GATEWAY)
+            return Gate(by=check.id, verdict=verdict, stage=slo.stage, stages=THROUGH_GATEWAY)
         if slo.scope in (Scope.CARD, Scope.ENGINE, Scope.NODE):
             return Gate(by=check.id, verdict=verdict, stage=slo.stage, entity=check.entity)
         return None

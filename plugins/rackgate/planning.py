@@ -15,7 +15,7 @@ from rackgate.host_rows import (
 from rackgate.peers import LEAST_PEERS, PEER_METRICS, too_few_peers
 from rackgate.probes.declared import why_not_probed
 from rackgate.probes.probe import probe_of
-from rackgate.slo import STAGES, Check, Scope, Slo
+from rackgate.slo import STAGES, VANTAGES, Check, Scope, Slo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,6 @@ CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel", "ven
 
 _ITS_OWN_TIMES = "server_ttft_difference_ms"
 _PAIRED = "+"
-_VANTAGES = ("endpoint", "tenant", "operator")
 
 
 def pairs_of(target: Target) -> tuple[tuple[EngineSpec, EngineSpec], ...]:
@@ -232,7 +231,7 @@ def _row_absent(row: Slo, target: Target) -> str:
 
 
 def _unseen(row: Slo, target: Target) -> str:
-    if _VANTAGES.index(target.vantage) >= _VANTAGES.index(row.vantage):
+    if VANTAGES.index(target.vantage) >= VANTAGES.index(row.vantage):
         return ""
     return (
         f"not assessed from here: needs vantage {row.vantage}, target {target.name} declares {target.vantage}"

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["STAGES", "Check", "Op", "Scope", "Severity", "Slo"]
+__all__ = [
+    "OF_SAMPLES",
+    "ONE_VALUE",
+    "STAGES",
+    "STATISTICS",
+    "THROUGH_GATEWAY",
+    "VANTAGES",
+    "Check",
+    "Op",
+    "Scope",
+    "Severity",
+    "Slo",
+    "Vantage",
+]
 
 STAGES = (
     "selfcheck",
@@ -21,6 +34,24 @@ STAGES = (
     "fault_injection",
     "batch_retry",
 )
+"""The stages, in their order."""
+
+THROUGH_GATEWAY = ("cross_node", "soak", "fault_injection", "batch_retry")
+"""Stages whose work comes in where users do: through the gateway, where there is one."""
+
+Vantage = Literal["endpoint", "tenant", "operator"]
+"""What a tester can see, the least first."""
+
+VANTAGES: tuple[str, ...] = get_args(Vantage)
+
+ONE_VALUE = ("value",)
+"""Statistics of a metric that is one number over the whole load."""
+
+OF_SAMPLES = ("p50", "p90", "p95", "p99", "p999", "max", "mean")
+"""Statistics of a metric that every request has; `mean` never decides alone."""
+
+STATISTICS = (*ONE_VALUE, *OF_SAMPLES)
+"""Every statistic that a row can ask for."""
 
 
 class Op(StrEnum):
@@ -61,7 +92,7 @@ class Severity(StrEnum):
 class Slo:
     """A row of the acceptance file.
 
-    `statistic` is `p50`, `p95`, `p99`, `max`, `mean` or `value`; `load` is the name of the load whose
+    `statistic` is one of `STATISTICS`; `load` is the name of the load whose
     samples are judged, or None for probes. `applies_to` narrows the row (`model`, `sku`, `engine`,
     `pool`, `grade`); `vantage` is the least a tester must be able to see; `source` says where the bound
     comes from; `reason` why a row overrides another. `layer` is where the row's failure lives if it is

@@ -60,7 +60,7 @@ def test_a_rack_of_cpu_pools_has_the_grade_cpu(launchers):
     ("path", "value", "problem"),
     [
         (["target", "modle"], "m", "target.modle: unknown key; did you mean 'model'?"),
-        (["target", "vantage"], "root", "target.vantage: Input should be 'operator', 'tenant' or 'endpoint'"),
+        (["target", "vantage"], "root", "target.vantage: Input should be 'endpoint', 'tenant' or 'operator'"),
         (["target", "name"], 7, "target.name: Input should be a valid string (given: 7)"),
         (["target", "may_break"], ["engines"], "target.may_break[0]: Input should be 'engine'"),
         (["node", 0, "cards"], "2", "node[0].cards: Input should be a valid integer (given: '2')"),

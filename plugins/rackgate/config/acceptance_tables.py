@@ -11,11 +11,10 @@ from rackgate.config.target_fields import ProtocolName  # noqa: TC001 - pydantic
 from rackgate.load import Arrival, Limits, Load, Phase, Shape, Spread
 from rackgate.loadgen.trace import trace_of
 from rackgate.measurement import Layer
-from rackgate.slo import Op, Scope, Severity, Slo
+from rackgate.slo import STATISTICS, Op, Scope, Severity, Slo, Vantage
 
 __all__ = [
     "PROFILES",
-    "STATISTICS",
     "AcceptanceTables",
     "LimitsTable",
     "LoadTable",
@@ -25,7 +24,6 @@ __all__ = [
 ]
 
 PROFILES = ("smoke", "ci", "golive", "signoff", "strict")
-STATISTICS = ("value", "mean", "max", "p50", "p90", "p95", "p99", "p999")
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Word = Field(strict=False)
@@ -136,7 +134,7 @@ class SloTable(_Table):
     window: str = Field(default="load", pattern="^(load|fault|recovery)$")
     severity: Annotated[Severity, _Word] = Severity.BLOCKER
     min_count: int = Field(default=1, ge=1)
-    vantage: str = Field(default="endpoint", pattern="^(endpoint|tenant|operator)$")
+    vantage: Vantage = "endpoint"
     profiles: list[Annotated[str, Field(pattern=f"^({'|'.join(PROFILES)})$")]] = []
     applies_to: dict[str, list[str]] = {}
     clauses: list[str] = []

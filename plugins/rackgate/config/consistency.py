@@ -9,7 +9,7 @@ from rackgate.config.problems import nearest
 from rackgate.judge import quantile_of
 from rackgate.planning import CONDITIONS, entities_of, members_of, not_asked
 from rackgate.probes.probe import probe_of
-from rackgate.slo import STAGES, Op, Scope, Severity, Slo
+from rackgate.slo import STAGES, THROUGH_GATEWAY, Op, Scope, Severity, Slo
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["contradicting", "impossible", "samples_available", "unknown_names"]
 
 _SIGNED = ("temperature_c",)
-_THROUGH_GATEWAY = ("cross_node", "soak", "fault_injection")
-"""Stages whose loads are offered where users come in: one stream, shared by the engines behind."""
+_ONE_STREAM = tuple(stage for stage in THROUGH_GATEWAY if stage != "batch_retry")
+"""Stages whose load comes in as one stream, shared by the engines behind; a batch is no load."""
 
 _ONE_LOAD = {"selfcheck": "reference", "fault_injection": "fault"}
 """Stages that offer one load alone, whatever a row names."""
@@ -103,11 +103,11 @@ def samples_available(row: Slo, load: Load, target: Target | None) -> int | None
     if row.stage == "selfcheck":
         return planned
     if target is None:
-        alone = row.scope in (Scope.CARD, Scope.ENGINE) and row.stage not in _THROUGH_GATEWAY
+        alone = row.scope in (Scope.CARD, Scope.ENGINE) and row.stage not in _ONE_STREAM
         return planned if alone else None
     engines = [len(members_of(entity, target)) for entity in entities_of(row.scope, target)]
     least = min((count for count in engines if count), default=1)
-    if row.stage in _THROUGH_GATEWAY and target.gateway is not None:
+    if row.stage in _ONE_STREAM and target.gateway is not None:
         return planned * least // max(1, len(target.engines))
     return planned * least
 

@@ -19,6 +19,7 @@ from rackgate.config.target_fields import (  # noqa: TC001 - pydantic resolves t
     Url,
 )
 from rackgate.route import Route
+from rackgate.slo import Vantage  # noqa: TC001 - pydantic resolves it
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +60,7 @@ class About(_Table):
 
     name: Name
     model: str | None = Field(default=None, min_length=1)
-    vantage: Literal["operator", "tenant", "endpoint"] = "operator"
+    vantage: Vantage = "operator"
     may_break: list[Literal["engine"]] = []
     simulated: bool = False
 

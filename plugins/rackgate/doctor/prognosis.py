@@ -11,7 +11,7 @@ from rackgate.doctor.standing import measured_now
 from rackgate.judge import judge
 from rackgate.metrics.inputs import alternatives
 from rackgate.planning import members_of
-from rackgate.slo import Scope
+from rackgate.slo import THROUGH_GATEWAY, Scope
 from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ __all__ = ["Outlook", "Prognosis", "prognoses", "tools_of"]
 
 _ON_ENGINES = ("samples", "engine")
 _ON_NODES = ("host", "kernel_log", "redfish", "tool", "docker")
-_THROUGH_GATEWAY = ("cross_node", "soak", "fault_injection", "batch_retry")
 _ANY_IS_ENOUGH = (Scope.RACK, Scope.POOL, Scope.NODE)
 
 
@@ -144,7 +143,7 @@ def _as_it_stands(check: Check, measured: Measurement) -> Prognosis:
 
 def _of_stage(check: Check, metric: Metric, target: Target) -> tuple[str, ...]:
     """Return what a stage needs whatever the metric: loads and batches come in where users do."""
-    offered = "samples" in metric.needs and check.slo.stage in _THROUGH_GATEWAY
+    offered = "samples" in metric.needs and check.slo.stage in THROUGH_GATEWAY
     if not offered and check.slo.stage != "batch_retry":
         return ()
     return ("gateway",) if target.gateway is not None else ("engine",)

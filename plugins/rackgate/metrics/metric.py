@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rackgate.measurement import Layer, Measurement, Reason, missing
 from rackgate.observation import Observation
-from rackgate.slo import Scope, Slo
+from rackgate.slo import OF_SAMPLES, ONE_VALUE, Scope, Slo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,12 +18,6 @@ __all__ = ["OF_SAMPLES", "ONE_VALUE", "MeasureFunction", "Metric", "Register", "
 
 MeasureFunction = Callable[[Observation, Slo, str], Measurement]
 """Computes a row's metric for one entity; never raises for what the rack did."""
-
-ONE_VALUE = ("value",)
-"""Statistics of a metric that is one number over the whole load."""
-
-OF_SAMPLES = ("p50", "p90", "p95", "p99", "p999", "max", "mean")
-"""Statistics of a metric that every request has; `mean` never decides alone."""
 
 
 class Register(Protocol):
