@@ -59,6 +59,9 @@ def pytest_rack_metrics(config: pytest.Config, register: Callable[..., None]) ->
 def pytest_rack_faults(config: pytest.Config, register: Callable[..., None]) -> None:
     """Register what can be broken: `register(name, factory)` with `factory(engine, deadline_s) -> Fault`.
 
+    `deadline_s` bounds each of its proofs. The shipped stage injects `kill`; any other is injected by a test
+    that asks for `rack_fault`.
+
     Example::
 
         def pytest_rack_faults(config, register):

@@ -1,4 +1,4 @@
-"""The measuring that stages share: rounds of pairs, a load through a fault, telemetry of the window."""
+"""The measuring that stages share: rounds of pairs, a load through a kill, telemetry of the window."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rackgate.target import Target
     from rackgate.telemetry.sampler import Sampler
 
-__all__ = ["observe", "offer_through_fault", "pair_rounds", "whole_run"]
+__all__ = ["observe", "offer_through_kill", "pair_rounds", "whole_run"]
 
 
 _PATIENCE_S = 3.0
@@ -131,10 +131,10 @@ def pair_rounds(run: Run, site: Site) -> list[tuple[str, list[Endpoint]]]:
     return rounds
 
 
-def offer_through_fault(run: Run, site: Site, kind: str) -> tuple[list[Offer], tuple[FaultTimeline, ...]]:
-    """Offer the fault load; break the last engine that can be broken after a fifth of it, heal it at half.
+def offer_through_kill(run: Run, site: Site) -> tuple[list[Offer], tuple[FaultTimeline, ...]]:
+    """Offer the fault load; kill the last engine that can be killed after a fifth of it, restart it at half.
 
-    Where nothing can be broken from here, nothing is offered and the fault says why.
+    Where no engine can be killed from here beside another one, nothing is offered and the fault says why.
     """
     from rackgate.engine import Killable
     from rackgate.faults.injection import inject
@@ -145,21 +145,21 @@ def offer_through_fault(run: Run, site: Site, kind: str) -> tuple[list[Offer], t
     if not able or len(engines) < 2:
         names = ", ".join(f"{engine.name} ({engine.spec.launcher})" for engine in engines) or "none is left"
         text = f"no engine can be killed from here beside another one: {names}"
-        return [], (FaultTimeline(kind=kind, entity="", detail=text),)
+        return [], (FaultTimeline(kind="kill", entity="", detail=text),)
     victim, length_s = able[-1], load.duration_s or 0.0
     run.on_progress(f"fault_injection: load fault for {length_s:g} s, kill of {victim.entity}")
     endpoints = site.front(run, "fault_injection")
 
     timelines: list[FaultTimeline] = []
 
-    def break_and_heal(running: RunningLoad) -> None:
+    def kill_and_restart(running: RunningLoad) -> None:
         started = time.monotonic()
         follow(run, running, load, until=started + length_s / 5)
-        with inject(run, kind, victim) as injection:
+        with inject(run, "kill", victim) as injection:
             follow(run, running, load, until=started + length_s / 2)
         timelines.append(injection.timeline)
 
     offered = offer_look(
-        run, site.target, "fault_injection", load, endpoints, label="all", meanwhile=break_and_heal
+        run, site.target, "fault_injection", load, endpoints, label="all", meanwhile=kill_and_restart
     )
     return [Offer(load=load.name, label="all", looks=(offered,))], tuple(timelines)

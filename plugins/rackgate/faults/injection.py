@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from rackgate.fault import Fault
     from rackgate.run import Run
 
-__all__ = ["Injection", "NotAllowed", "inject"]
+__all__ = ["Injection", "NotAllowed", "UnknownFault", "inject"]
 
 
 class NotAllowed(Exception):
     """The target does not let this be broken."""
+
+
+class UnknownFault(Exception):
+    """No fault of this kind is registered."""
 
 
 @dataclass(slots=True)
@@ -31,17 +35,23 @@ class Injection:
 
 
 @contextmanager
-def inject(run: Run, kind: str, engine: Engine) -> Iterator[Injection]:
+def inject(run: Run, kind: str, engine: Engine, *, deadline_s: float | None = None) -> Iterator[Injection]:
     """Inject and prove on entering; heal and prove the healing on leaving, also after an exception.
 
-    A step that raises is recorded as not done: what is not proven makes its checks UNKNOWN. Raises
-    `NotAllowed` if the target's `may_break` does not name engines.
+    `deadline_s` bounds each proof; None for the time that was agreed for the recovery from a kill. A step
+    that raises is recorded as not done: what is not proven makes its checks UNKNOWN. Before anything is
+    done or recorded raises `NotAllowed` if the target's `may_break` does not name engines, `UnknownFault`
+    if no fault of this kind is registered, and what the fault itself raises for an engine that it cannot
+    break (`kill` a `TypeError`).
     """
     if "engine" not in run.target.may_break:
         raise NotAllowed(
             f"target {run.target.name} does not allow engines to be broken: may_break = ['engine']"
         )
-    fault = run.registry.faults[kind](engine, _deadline_s(run))
+    if kind not in run.registry.faults:
+        known = ", ".join(sorted(run.registry.faults))
+        raise UnknownFault(f"no fault '{kind}' is registered; there are: {known}")
+    fault = run.registry.faults[kind](engine, _agreed_s(run) if deadline_s is None else deadline_s)
     injection = Injection(FaultTimeline(kind=kind, entity=fault.entity))
     _moment(run, fault, "intend", ok=True)
     try:
@@ -59,8 +69,8 @@ def inject(run: Run, kind: str, engine: Engine) -> Iterator[Injection]:
         run.faults = (*run.faults, injection.timeline)
 
 
-def _deadline_s(run: Run) -> float:
-    """Return how long a proof may take: what was agreed for the recovery."""
+def _agreed_s(run: Run) -> float:
+    """Return what was agreed for the recovery from a kill, three minutes where nothing was."""
     row = run.acceptance.slo("fault_injection.kill_recovery")
     return row.bound if row is not None else 180.0
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package")
 def observation(rack_run: Run, rack_engines: Site, rack_telemetry: Sampler) -> Observation:
-    """Offer the fault load to the gateway, kill the last engine after a third, restart it after two."""
-    from rackgate.observing import observe, offer_through_fault
+    """Offer the fault load to the gateway, kill the last engine after a fifth of it, restart it at half."""
+    from rackgate.observing import observe, offer_through_kill
 
-    offers, faults = offer_through_fault(rack_run, rack_engines, "kill")
+    offers, faults = offer_through_kill(rack_run, rack_engines)
     return observe(rack_run, rack_engines, "fault_injection", offers, rack_telemetry, faults=faults)
