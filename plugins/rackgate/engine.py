@@ -46,7 +46,7 @@ class Pausable(Protocol):
         """Freeze all its processes."""
 
     def resume(self) -> None:
-        """Let its processes go on."""
+        """Let its processes go on; nothing happens if they do already."""
 
 
 @runtime_checkable

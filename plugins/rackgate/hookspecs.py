@@ -1,4 +1,7 @@
-"""Every hook that extends rackgate. What ships uses the same hooks; a name registered twice is refused."""
+"""Every hook that extends rackgate. What ships uses the same hooks; a name registered twice is refused.
+
+README ("Write your own") has whole what the examples register.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,11 @@ def pytest_rack_target(config: pytest.Config) -> Target | None:
 
     Example::
 
+        from rackgate.target import EngineSpec, Target
+
         def pytest_rack_target(config):
-            return Target(name="lab", model="m", grade="cpu", engines=(spec,))
+            spec = EngineSpec(name="lab", launcher="remote", model="my-model", url="http://10.0.0.7:8000")
+            return Target(name="lab", model="my-model", grade="unproven", engines=(spec,))
     """
 
 
@@ -30,10 +36,13 @@ def pytest_rack_target(config: pytest.Config) -> Target | None:
 def pytest_rack_engines(config: pytest.Config, register: Callable[..., None]) -> None:
     """Register ways to start or find an engine: `register(name, launcher, check_settings)`.
 
+    The launcher is a `rackgate.engine.Launcher`; `check_settings(settings)` returns what is wrong with
+    `[engine.settings]`, one text for each problem.
+
     Example::
 
         def pytest_rack_engines(config, register):
-            register("slurm", start_with_srun, lambda settings: [])
+            register("srun", over_srun, lambda settings: [])
     """
 
 
@@ -51,7 +60,7 @@ def pytest_rack_metrics(config: pytest.Config, register: Callable[..., None]) ->
     Example::
 
         def pytest_rack_metrics(config, register):
-            register("answer_length_tokens", "tokens", answer_length, statistics=("p50",), needs_load=True)
+            register("answer_tokens", "tokens", answer_tokens, statistics=("value",), needs_load=True)
     """
 
 
@@ -65,13 +74,15 @@ def pytest_rack_faults(config: pytest.Config, register: Callable[..., None]) -> 
     Example::
 
         def pytest_rack_faults(config, register):
-            register("pause", PauseFault)
+            register("pause", PauseEngine)
     """
 
 
 @pytest.hookspec
 def pytest_rack_reports(config: pytest.Config, register: Callable[..., None]) -> None:
-    """Register a view of the evidence: `register(file_name, render)`; `render(run_evidence) -> str`.
+    """Register a view of the evidence: `register(file_name, render)`.
+
+    `render` gets a `rackgate_reports.evidence.RunEvidence` and returns the file's text.
 
     Example::
 
@@ -88,8 +99,10 @@ def pytest_rack_views(
 
     Example::
 
+        from rackgate_reports.render import write_views
+
         def pytest_rack_views(folder, reports, view):
-            return [write(folder, view, name, render) for name, render in reports.items()]
+            return list(write_views(folder, reports, view).values())
     """
 
 
@@ -101,5 +114,5 @@ def pytest_rack_record(record: dict[str, Any]) -> None:
 
         def pytest_rack_record(record):
             if record["kind"] == "verdict":
-                send(record)
+                logging.getLogger("rack").info("%s: %s", record["check"], record["verdict"])
     """

@@ -65,6 +65,12 @@ def test_every_hook_has_an_example_to_paste():
     assert [] == [name for name in hooks if "Example::" not in (getattr(hookspecs, name).__doc__ or "")]
 
 
+def test_what_the_examples_of_hooks_register_stands_whole_in_the_readme():
+    names = re.findall(r'register\("[\w.]+", (?:"\w+", )?(\w+)', inspect.getsource(hookspecs))
+    assert {"over_srun", "answer_tokens", "PauseEngine", "as_csv"} == set(names)
+    assert [] == [name for name in names if not re.search(rf"(?m)^(?:def|class) {name}\(?", README)]
+
+
 def test_every_record_kind_stands_in_the_readme_with_its_meaning():
     text = README.split("### The run folder and its records", 1)[1].split("\n### ", 1)[0]
     rows = dict(re.findall(r"(?m)^\| `(\w+)` \| (.+?) \|$", text))

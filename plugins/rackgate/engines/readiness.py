@@ -1,4 +1,4 @@
-"""Waiting for an engine: until a token came out, until it has ended, or until the deadline."""
+"""Whether an engine gives a token: now, or before a deadline unless it ends first."""
 
 from __future__ import annotations
 
@@ -12,10 +12,35 @@ from rackgate.engines.probe import EngineProbe, probe_engine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["EngineProbe", "probe_engine", "wait_until_ready"]
+    from rackgate.engine import Engine
+
+__all__ = ["EngineProbe", "gives_token", "probe_engine", "wait_for_token", "wait_until_ready"]
+
+_PATIENCE_S = 5.0
+"""How long one request of several may take: an engine that comes back may have lost the first."""
 
 _SETTLE_S = 3.0
 """How long an answer that waiting will not change must stand before the wait is given up."""
+
+
+def gives_token(engine: Engine, deadline_s: float) -> bool:
+    """Return whether a token comes out of one request before the deadline."""
+    return _probed(engine, deadline_s).ok
+
+
+def wait_for_token(
+    engine: Engine, deadline_s: float, *, has_ended: Callable[[], bool] = lambda: False
+) -> bool:
+    """Ask until a token comes out; return False at the deadline, and as soon as the engine `has_ended`."""
+    probe = wait_until_ready(lambda left_s: _probed(engine, min(_PATIENCE_S, left_s)), has_ended, deadline_s)
+    return probe is not None and probe.ok
+
+
+def _probed(engine: Engine, deadline_s: float) -> EngineProbe:
+    spec = engine.spec
+    return probe_engine(
+        engine.url, spec.model, engine.headers, spec.protocol, max(0.1, deadline_s), route=spec.route
+    )
 
 
 def wait_until_ready(

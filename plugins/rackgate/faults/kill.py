@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from rackgate.engine import Engine, Killable
+from rackgate.engines.readiness import gives_token, wait_for_token
 
 __all__ = ["KillEngine"]
-
-Probe = Callable[[float], bool]
-"""`probe(deadline_s)`: whether the engine gives a token before the deadline."""
 
 
 class KillEngine:
@@ -36,7 +33,7 @@ class KillEngine:
         """Return whether the process is gone and no token comes out any more."""
         end = time.monotonic() + min(5.0, self._deadline_s)
         while time.monotonic() < end:
-            if not self._handle.alive() and not self._token(1.0):
+            if not self._handle.alive() and not gives_token(self._engine, 1.0):
                 return True
             time.sleep(0.05)
         return False
@@ -49,23 +46,4 @@ class KillEngine:
 
     def prove_healed(self) -> bool:
         """Return whether a token comes out before the deadline."""
-        end = time.monotonic() + self._deadline_s
-        while time.monotonic() < end:
-            if self._token(min(5.0, end - time.monotonic())):
-                return True
-            time.sleep(0.1)
-        return False
-
-    def _token(self, deadline_s: float) -> bool:
-        from rackgate.engines.readiness import probe_engine
-
-        engine = self._engine
-        probe = probe_engine(
-            engine.url,
-            engine.spec.model,
-            engine.headers,
-            engine.spec.protocol,
-            max(0.1, deadline_s),
-            route=engine.spec.route,
-        )
-        return probe.first_token_ms is not None
+        return wait_for_token(self._engine, self._deadline_s)

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ _CALL_TIMEOUT_S = 10.0
 
 
 class EngineHandle:
-    """A simulated engine's process (a `Killable`)."""
+    """A simulated engine's process (`Killable` and `Pausable`)."""
 
     def __init__(self, card: Card, state: CardState, control_url: str) -> None:
         self._card = card
@@ -49,12 +49,21 @@ class EngineHandle:
 
     def kill(self) -> None:
         """Send SIGKILL to the engine's process and return at once."""
+        self._signal(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Stop the engine's process where it stands: its port stays open, nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the engine's process go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
         pid = self.pid
         if pid is not None:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                return
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def alive(self) -> bool:
         """Return whether the engine's process exists and was not found ended by its node."""

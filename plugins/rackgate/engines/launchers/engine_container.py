@@ -90,8 +90,9 @@ class EngineContainer:
         self._inner.pause()
 
     def resume(self) -> None:
-        """Let its processes go on."""
-        self._inner.unpause()
+        """Let its processes go on; nothing happens if they do already."""
+        if self.status == "paused":
+            self._inner.unpause()
 
     def card_view(self) -> CardView | None:
         """Return what `nvidia-smi -L` says in the container; None if it cannot be asked."""
@@ -122,8 +123,7 @@ class EngineContainer:
         from docker.errors import APIError
 
         with suppress(APIError):
-            if self.status == "paused":
-                self._inner.unpause()
+            self.resume()
             self._inner.stop(timeout=max(1, round(grace_s)))
 
     def restart(self) -> None:
