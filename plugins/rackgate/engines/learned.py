@@ -16,7 +16,16 @@ from typing import Any, TypeAlias
 
 from rackgate.engines.reading import Reading
 
-__all__ = ["Effect", "Interpret", "Learned", "Template", "plain_text", "preface_of"]
+__all__ = [
+    "LONGEST_WORD",
+    "Effect",
+    "Interpret",
+    "Learned",
+    "Template",
+    "plain_text",
+    "plain_word",
+    "preface_of",
+]
 
 Interpret: TypeAlias = Callable[[Reading, str, bytes], None]
 """Reads one event (name, data) of a protocol; raises `ValueError` for one that cannot be understood."""
@@ -208,7 +217,7 @@ def plain_text(said: bytes) -> str | None:
 
     A text without quote, escape or control byte stands for itself.
     """
-    return _plain_word(said) if len(said) <= LONGEST_WORD else _plain(said)
+    return plain_word(said) if len(said) <= LONGEST_WORD else _plain(said)
 
 
 def _plain(said: bytes) -> str | None:
@@ -220,4 +229,5 @@ def _plain(said: bytes) -> str | None:
         return None
 
 
-_plain_word = lru_cache(maxsize=MOST_WORDS)(_plain)
+plain_word = lru_cache(maxsize=MOST_WORDS)(_plain)
+"""The same for what is no longer than `LONGEST_WORD`: it is remembered."""

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rackgate.engines.learned import Effect, Interpret, Learned, Template, plain_text, preface_of
+from rackgate.engines.learned import (
+    LONGEST_WORD,
+    Effect,
+    Interpret,
+    Learned,
+    Template,
+    plain_text,
+    plain_word,
+    preface_of,
+)
 from rackgate.engines.protocol import Answer, Ending
 from rackgate.engines.reading import Reading, Verdict
 from rackgate.engines.sse import EventTooLong, SseParser
@@ -63,7 +72,8 @@ class StreamReader:
         flows = False
         for t_ns, data in reads:
             if flows and data.startswith(before) and data.endswith(after):
-                text = plain_text(data[begin:end])
+                said = data[begin:end]
+                text = plain_word(said) if len(said) <= LONGEST_WORD else plain_text(said)
                 if text is not None:  # mostly a read is one event that differs in its text alone
                     reading.events += 1
                     token_ns.append(t_ns)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 __all__ = ["Body", "BodyError", "Chunked", "Closed", "Sized", "body_of"]
 
 _SIZES = {b"%x" % size: size for size in range(1, 4096)}
+_SIZE_LINES = {size + len(line) + 4: line + b"\r\n" for line, size in _SIZES.items()}
+"""How a whole chunk begins, by its length with everything."""
+
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _EXTENSIONS = rb'(?:;%b(?:=(?:%b|"[ !#-\[\]-~]*"))?)*' % (_TOKEN, _TOKEN)
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})%b" % _EXTENSIONS)
@@ -103,10 +106,9 @@ class Chunked:
         for t_ns, data in reads:
             place = 0
             if between:
-                begin = data.find(b"\r\n", 0, 5) + 2
-                size = _SIZES.get(data[: begin - 2]) if begin > 1 else None
-                if size == len(data) - begin - 2 and data.endswith(b"\r\n"):
-                    taken.append((t_ns, data[begin:-2]))  # mostly a read is one whole chunk
+                line = _SIZE_LINES.get(len(data))
+                if line is not None and data.startswith(line) and data.endswith(b"\r\n"):
+                    taken.append((t_ns, data[len(line) : -2]))  # mostly a read is one whole chunk
                     continue
                 place = self._take_whole(t_ns, data, taken)
             if place < len(data):
