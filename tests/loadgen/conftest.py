@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from rackgate.load import Limits, Load
-from rackgate.loadgen.offer import Offer
+from rackgate.loadgen.offer import Offering
 from rackgate.loadgen.plan import Endpoint, Plan
 from rackgate.loadgen.reference import reference_server
 from rackgate.loadgen.reference_server import Script
@@ -151,7 +151,7 @@ def loop(request):
 
 @pytest.fixture
 def offer(loop):
-    """Offer a load from this process and return its samples and result."""
+    """Offering a load from this process and return its samples and result."""
 
     def run(url, *, transport=None, endpoint=None, warmup=False, requests=None, handicap="", **changes):
         load = replace(LOAD, **changes)
@@ -174,7 +174,7 @@ def offer(loop):
         lines = []
 
         async def go():
-            return await Offer(plan, lines.append, transport=transport).run()
+            return await Offering(plan, lines.append, transport=transport).run()
 
         with asyncio.Runner(loop_factory=loop) as runner:
             result = runner.run(go())

@@ -20,7 +20,7 @@ from rackgate.engines.protocol import Ending
 from rackgate.load import Arrival, Limits, Load, Origin
 from rackgate.loadgen.arrivals import schedule_ns
 from rackgate.loadgen.head import Head
-from rackgate.loadgen.offer import Offer
+from rackgate.loadgen.offer import Offering
 from rackgate.loadgen.plan import Endpoint, Plan
 from rackgate.loadgen.spool import sample_of_line
 from rackgate.loadgen.transport import Finish
@@ -97,7 +97,7 @@ def run(load, *, requests, seed=1, endpoints=1, transport=ScriptedTransport, sto
     lines = []
 
     async def go():
-        offer = Offer(plan, lines.append, transport=transport)
+        offer = Offering(plan, lines.append, transport=transport)
         if stop_after_s is not None:
             asyncio.get_running_loop().call_later(stop_after_s, offer.stop)
         return await offer.run()
@@ -191,7 +191,7 @@ def test_a_header_cannot_smuggle_a_line():
     )  # fmt: skip
 
     async def go():
-        Offer(plan, print)
+        Offering(plan, print)
 
     with pytest.raises(ValueError, match="line end"):
         asyncio.run(go())

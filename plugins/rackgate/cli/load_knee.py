@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rackgate.cli.load_offer import Caller
     from rackgate.load import Load
     from rackgate.loadgen import OfferedLoad
-    from rackgate.loadgen.knee import Look, Probe
+    from rackgate.loadgen.knee import Look, RateProbe
 
 __all__ = ["refuse_search", "search"]
 
@@ -40,7 +40,7 @@ def search(load: Load, caller: Caller, options: argparse.Namespace) -> int:
     from rackgate.metrics.summary import error_p99
 
     limit_ms = accepted_ms([load.ttft_bound_ms] if load.ttft_bound_ms else [])
-    told: list[Probe] = []
+    told: list[RateProbe] = []
 
     def offer(rate_per_s: float, look: int) -> Look:
         requests = options.requests or _REQUESTS
@@ -51,7 +51,7 @@ def search(load: Load, caller: Caller, options: argparse.Namespace) -> int:
             offered, interrupted = caller.offer(probe, label=f"{label}.again", look=look)
         return _look_of(offered, limit_ms, interrupted=interrupted)
 
-    def tell(probe: Probe) -> None:
+    def tell(probe: RateProbe) -> None:
         told.append(probe)
         if not options.json:
             sys.stdout.write(load_output.probe_line(probe))

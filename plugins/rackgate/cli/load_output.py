@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rackgate.load import Load
     from rackgate.loadgen import OfferedLoad
     from rackgate.loadgen.cache_audit import CacheAudit
-    from rackgate.loadgen.knee import Knee, Probe
+    from rackgate.loadgen.knee import Knee, RateProbe
     from rackgate.loadgen.machine_clock import MachineClock
     from rackgate.measurement import Measurement
     from rackgate.metrics.summary import LoadNumbers
@@ -222,7 +222,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def probe_line(probe: Probe) -> str:
+def probe_line(probe: RateProbe) -> str:
     """Return one point of the curve."""
     share = "-" if probe.share is None else f"{probe.share:.1%}"
     low, high = (_number(side) for side in (probe.bounds.lower, probe.bounds.upper))

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from rackgate.engines.openai import error_of, frame_of
 from rackgate.engines.protocol import JSON, Dialect, json_bytes
 from rackgate.engines.readers import BodyReader
-from rackgate.engines.reading import Reading, Unreadable
+from rackgate.engines.reading import AnswerSoFar, Unreadable
 
 if TYPE_CHECKING:
     from rackgate.engines.protocol import AnswerReader, ChatRequest
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["KSERVE", "KServe", "interpret"]
 
 
-def interpret(reading: Reading, name: str, data: bytes) -> None:  # noqa: ARG001 - a body has no name
+def interpret(reading: AnswerSoFar, name: str, data: bytes) -> None:  # noqa: ARG001 - a body has no name
     """Read a whole body. Raises `ValueError` if it holds no output."""
     frame = frame_of(data)
     reading.error = error_of(frame)

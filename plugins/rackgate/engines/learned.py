@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from rackgate.engines.reading import Reading
+from rackgate.engines.reading import AnswerSoFar
 
 __all__ = [
     "LONGEST_WORD",
@@ -27,7 +27,7 @@ __all__ = [
     "preface_of",
 ]
 
-Interpret: TypeAlias = Callable[[Reading, str, bytes], None]
+Interpret: TypeAlias = Callable[[AnswerSoFar, str, bytes], None]
 """Reads one event (name, data) of a protocol; raises `ValueError` for one that cannot be understood."""
 
 MOST_EFFECTS = 1024
@@ -64,7 +64,7 @@ class Effect:
     prompt_tokens: int | None
     completion_tokens: int | None
 
-    def apply(self, reading: Reading) -> None:
+    def apply(self, reading: AnswerSoFar) -> None:
         """Do it."""
         if self is _NOTHING:
             return
@@ -163,7 +163,7 @@ class Learned:
 
     def _tried(self, payload: bytes) -> Effect | str | None:
         """Return what an event does: its text if it has one token, its effect if none, else None."""
-        scratch = Reading()
+        scratch = AnswerSoFar()
         scratch.token_ns.append(_NOT_A_MOMENT)  # a count along with a token shows only after one
         try:
             self._interpret(scratch, "", payload)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rackgate.engines.learned import Learned
 from rackgate.engines.protocol import Dialect, Ending, json_bytes
 from rackgate.engines.readers import BodyReader, StreamReader
-from rackgate.engines.reading import Reading, Unreadable
+from rackgate.engines.reading import AnswerSoFar, Unreadable
 
 if TYPE_CHECKING:
     from rackgate.engines.protocol import Answer, AnswerReader, ChatRequest
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-def interpret(reading: Reading, name: str, data: bytes) -> None:
+def interpret(reading: AnswerSoFar, name: str, data: bytes) -> None:
     """Read one event. Raises `ValueError` if it is neither JSON nor `[DONE]`."""
     if data.strip() == b"[DONE]":
         reading.done()
@@ -46,7 +46,7 @@ def interpret(reading: Reading, name: str, data: bytes) -> None:
     _frame(reading, frame, named_error=name == "error")
 
 
-def _frame(reading: Reading, frame: dict[str, Any], *, named_error: bool = False) -> None:
+def _frame(reading: AnswerSoFar, frame: dict[str, Any], *, named_error: bool = False) -> None:
     fingerprint = frame.get("system_fingerprint")
     if isinstance(fingerprint, str) and fingerprint:
         reading.system_fingerprint = fingerprint
@@ -92,7 +92,7 @@ def error_of(frame: dict[str, Any]) -> tuple[str | None, int | str | None, str] 
     return None, None, str(error)
 
 
-def _choice(reading: Reading, choice: dict[str, Any]) -> None:
+def _choice(reading: AnswerSoFar, choice: dict[str, Any]) -> None:
     reason = choice.get("finish_reason")
     delta = choice.get("delta") or choice.get("message") or {}
     if not isinstance(delta, dict):
@@ -115,7 +115,7 @@ def _choice(reading: Reading, choice: dict[str, Any]) -> None:
         reading.finish(reason)
 
 
-def _token(reading: Reading, content: str, thought: str, calls: list[Any]) -> None:
+def _token(reading: AnswerSoFar, content: str, thought: str, calls: list[Any]) -> None:
     if reading.done_seen:
         reading.warnings["tokens after [DONE]"] = None
         return
@@ -148,7 +148,7 @@ def _channels(content: Any) -> tuple[str, str]:
     return answer, thought
 
 
-def _tool_call(reading: Reading, piece: dict[str, Any]) -> None:
+def _tool_call(reading: AnswerSoFar, piece: dict[str, Any]) -> None:
     """Join a piece to its call: a new id or a name starts a call, whatever `index` says."""
     function = piece.get("function")
     function = function if isinstance(function, dict) else {}
@@ -169,7 +169,7 @@ def _tool_call(reading: Reading, piece: dict[str, Any]) -> None:
         reading.tool_calls[known_index][1] += arguments
 
 
-def _usage(reading: Reading, frame: dict[str, Any]) -> None:
+def _usage(reading: AnswerSoFar, frame: dict[str, Any]) -> None:
     usage = frame.get("usage")
     groq = frame.get("x_groq")
     if isinstance(groq, dict) and isinstance(groq.get("usage"), dict):
@@ -187,7 +187,7 @@ def _usage(reading: Reading, frame: dict[str, Any]) -> None:
         reading.counted_along(completion)
 
 
-def _timings(reading: Reading, timings: dict[str, Any]) -> None:
+def _timings(reading: AnswerSoFar, timings: dict[str, Any]) -> None:
     """llama.cpp's own counts; a usage object is preferred wherever it stands."""
     predicted, prompt = _count(timings, "predicted_n"), _count(timings, "prompt_n")
     if predicted is not None:
@@ -199,7 +199,7 @@ def _timings(reading: Reading, timings: dict[str, Any]) -> None:
         reading.prompt_tokens = prompt
 
 
-def _server_times(reading: Reading, usage: dict[str, Any]) -> None:
+def _server_times(reading: AnswerSoFar, usage: dict[str, Any]) -> None:
     for name in ("queue", "prompt", "completion"):
         value = usage.get(f"{name}_time")
         if isinstance(value, int | float):
@@ -211,7 +211,7 @@ def _count(source: dict[str, Any], key: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def interpret_body(reading: Reading, name: str, data: bytes) -> None:  # noqa: ARG001 - a body has no name
+def interpret_body(reading: AnswerSoFar, name: str, data: bytes) -> None:  # noqa: ARG001 - a body has no name
     """Read a whole non-streamed body. Raises `ValueError` if it is no completion."""
     frame = frame_of(data)
     _frame(reading, frame)

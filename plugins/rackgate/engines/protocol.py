@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rackgate.engines.reading import Reading, Verdict
+    from rackgate.engines.reading import AnswerEnd, AnswerSoFar
     from rackgate.sample import Outcome
 
 __all__ = [
@@ -120,7 +120,7 @@ class Answer:
 class AnswerReader(Protocol):
     """Interprets one response body while it arrives."""
 
-    reading: Reading
+    reading: AnswerSoFar
     """What was read so far."""
 
     @property
@@ -137,7 +137,7 @@ class AnswerReader(Protocol):
     def take(self, reads: Sequence[tuple[int, bytes]]) -> None:
         """Take several reads of the body, each with its arrival."""
 
-    def end(self, t_ns: int, ending: Ending, detail: str = "") -> Verdict:
+    def end(self, t_ns: int, ending: Ending, detail: str = "") -> AnswerEnd:
         """Return how the answer ended, without making it; `reading` then holds what it is made of."""
 
     def close(self, t_ns: int, ending: Ending, detail: str = "") -> Answer:

@@ -16,7 +16,7 @@ from rackgate.engines.learned import (
     preface_of,
 )
 from rackgate.engines.protocol import Answer, Ending
-from rackgate.engines.reading import Reading, Verdict
+from rackgate.engines.reading import AnswerEnd, AnswerSoFar
 from rackgate.engines.sse import EventTooLong, SseParser
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class StreamReader:
         self._like: Template | None = None
         self._before = self._after = b""
         self._between = learned is not None
-        self.reading = Reading()
+        self.reading = AnswerSoFar()
 
     @property
     def last_token_ns(self) -> int | None:
@@ -108,7 +108,7 @@ class StreamReader:
                     return
             reading.events += known.events
             known.effect.apply(reading)
-            place = self._tokens(data, end)
+            place = self._tokens(data, end) if end < len(data) else end
 
     def feed(self, t_ns: int, data: bytes) -> None:
         """Take one read of the body with its arrival."""
@@ -131,7 +131,7 @@ class StreamReader:
             self._event(name, payload)
         self._between = self._learned is not None and parser.between_events
 
-    def end(self, t_ns: int, ending: Ending, detail: str = "") -> Verdict:
+    def end(self, t_ns: int, ending: Ending, detail: str = "") -> AnswerEnd:
         """Return how the answer ended; `t_ns` is when the exchange did and `ending` how."""
         if self._parser is not None:
             self._end_events(self._parser, ending)
@@ -150,8 +150,8 @@ class StreamReader:
 
     def close(self, t_ns: int, ending: Ending, detail: str = "") -> Answer:
         """Return the answer; `t_ns` is when the exchange ended and `ending` how."""
-        verdict = self.end(t_ns, ending, detail)
-        return self.reading.answer(verdict, comments=0 if self._parser is None else self._parser.comments)
+        ended = self.end(t_ns, ending, detail)
+        return self.reading.answer(ended, comments=0 if self._parser is None else self._parser.comments)
 
     def _event(self, name: str, payload: bytes) -> Effect | None:
         """Take one event; return its effect if that is known and no token."""
@@ -240,7 +240,7 @@ class BodyReader:
         self._interpret = interpret
         self._parts: list[bytes] = []
         self._size = 0
-        self.reading = Reading()
+        self.reading = AnswerSoFar()
         if warning:
             self.reading.warnings[warning] = None
 
@@ -266,7 +266,7 @@ class BodyReader:
         if self._size <= MAX_BODY_BYTES:
             self._parts.append(data)
 
-    def end(self, t_ns: int, ending: Ending, detail: str = "") -> Verdict:
+    def end(self, t_ns: int, ending: Ending, detail: str = "") -> AnswerEnd:
         """Return how the answer ended; `t_ns` is when the exchange did and `ending` how."""
         reading = self.reading
         reading.events = 1

@@ -8,7 +8,7 @@ from rackgate.engines.protocol import Answer, Ending, ToolCall
 from rackgate.engines.sanity import degenerate
 from rackgate.sample import Outcome
 
-__all__ = ["Reading", "Unreadable", "Verdict"]
+__all__ = ["AnswerEnd", "AnswerSoFar", "Unreadable"]
 
 FINISHED = frozenset({"stop", "length", "tool_calls", "function_call", "content_filter"})
 """Finish reasons of a request that ran to its end; any other one is a failure."""
@@ -22,7 +22,7 @@ _ENDED_EARLY = {
 }
 
 
-class Verdict(NamedTuple):
+class AnswerEnd(NamedTuple):
     """How an answer ended: its one outcome and why, its last moment, and what was not as it should be."""
 
     outcome: Outcome
@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-class Reading:
+class AnswerSoFar:
     """Collects tokens, channels, counts and errors of one answer."""
 
     __slots__ = (
@@ -100,23 +100,23 @@ class Reading:
         if self.token_ns:
             self.counted.setdefault(len(self.token_ns) - 1, completion_tokens)
 
-    def judge(self, t_ns: int, ending: Ending, detail: str, *, terminal_due: bool) -> Verdict:
+    def judge(self, t_ns: int, ending: Ending, detail: str, *, terminal_due: bool) -> AnswerEnd:
         """Return how the answer ended; `t_ns` is when the exchange did."""
         complete = self.done_seen or self.finish_reason is not None
         outcome, why = self._outcome(ending, detail, complete=complete, terminal_due=terminal_due)
-        return Verdict(
+        return AnswerEnd(
             outcome,
             why,
             self.signal_ns if self.done_seen or (complete and ending is not Ending.COMPLETE) else t_ns,
             self._conformance(outcome, ending, complete=complete, terminal_due=terminal_due),
         )
 
-    def answer(self, verdict: Verdict, *, comments: int = 0) -> Answer:
+    def answer(self, ended: AnswerEnd, *, comments: int = 0) -> Answer:
         """Return the answer of a reading that has ended."""
         kind, code, message = self.error or (None, None, "")
         return Answer(
-            outcome=verdict.outcome,
-            detail=verdict.detail,
+            outcome=ended.outcome,
+            detail=ended.detail,
             text="".join(self.text),
             reasoning="".join(self.reasoning),
             tool_calls=tuple(ToolCall(name=name, arguments=text) for name, text in self.tool_calls),
@@ -125,7 +125,7 @@ class Reading:
             token_ns=tuple(self.token_ns),
             first_token_chunk=self.first_token_chunk,
             first_answer_ns=self.first_answer_ns,
-            done_ns=verdict.done_ns,
+            done_ns=ended.done_ns,
             prompt_tokens=self.prompt_tokens,
             completion_tokens=self.completion_tokens,
             usage_source=self.usage_source,
@@ -136,7 +136,7 @@ class Reading:
             error_type=kind,
             error_code=code,
             error_message=message,
-            warnings=verdict.warnings,
+            warnings=ended.warnings,
         )
 
     @property

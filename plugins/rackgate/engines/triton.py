@@ -13,12 +13,12 @@ from rackgate.engines.readers import BodyReader, StreamReader
 
 if TYPE_CHECKING:
     from rackgate.engines.protocol import AnswerReader, ChatRequest
-    from rackgate.engines.reading import Reading
+    from rackgate.engines.reading import AnswerSoFar
 
 __all__ = ["TRITON", "Triton", "interpret"]
 
 
-def interpret(reading: Reading, name: str, data: bytes) -> None:  # noqa: ARG001 - Triton names no events
+def interpret(reading: AnswerSoFar, name: str, data: bytes) -> None:  # noqa: ARG001 - Triton names no events
     """Read one event. Raises `ValueError` if it is no JSON object."""
     frame = frame_of(data)
     error = error_of(frame)

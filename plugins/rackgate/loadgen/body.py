@@ -113,10 +113,10 @@ class Chunked:
                 place = self._take_whole(t_ns, data, taken)
             if place < len(data):
                 if between and data[place:] == _LAST_CHUNK:
-                    self.ended = True
+                    self.ended, between = True, False
                 else:
                     self._scan(t_ns, data[place:], taken)
-                between = self._between_chunks
+                    between = self._between_chunks
         return taken
 
     @staticmethod

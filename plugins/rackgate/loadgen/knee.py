@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rackgate.measurement import Bounds
 
-__all__ = ["Found", "Knee", "Look", "Probe", "find_knee"]
+__all__ = ["Found", "Knee", "Look", "RateProbe", "find_knee"]
 
 
 class Found(StrEnum):
@@ -39,7 +39,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class RateProbe:
     """All looks at one rate together; `verdict` is UNKNOWN if they leave it open or were aborted."""
 
     rate_per_s: float
@@ -65,7 +65,7 @@ class Knee:
 
     found: Found
     share: float
-    probes: tuple[Probe, ...]
+    probes: tuple[RateProbe, ...]
     rate_per_s: float | None = None
     too_high_per_s: float | None = None
     detail: str = ""
@@ -79,7 +79,7 @@ def find_knee(
     least_per_s: float = 0.1,
     share: float = 0.95,
     resolution: float = 0.1,
-    on_probe: Callable[[Probe], object] = lambda _probe: None,
+    on_probe: Callable[[RateProbe], object] = lambda _probe: None,
 ) -> Knee:
     """Search the highest rate at which at least `share` of the requests are good.
 
@@ -90,7 +90,7 @@ def find_knee(
     """
     if not 0 < least_per_s <= first_per_s <= most_per_s or not 0 < share < 1 or not resolution > 0:
         raise ValueError("0 < least <= first <= most, 0 < share < 1 and a resolution above 0 are needed")
-    probes: list[Probe] = []
+    probes: list[RateProbe] = []
     for rate in _rates(probes, first_per_s, least_per_s, most_per_s, resolution):
         probe = _probe(offer, rate, share)
         probes.append(probe)
@@ -106,7 +106,7 @@ def find_knee(
 
 
 def _rates(
-    probes: list[Probe], first: float, least: float, most: float, resolution: float
+    probes: list[RateProbe], first: float, least: float, most: float, resolution: float
 ) -> Iterator[float]:
     """Yield the next rate to try, from what the probes before it said."""
     rate = first
@@ -125,14 +125,14 @@ def _rates(
         yield sqrt(low * high)
 
 
-def _between(probes: list[Probe]) -> tuple[float, float] | None:
+def _between(probes: list[RateProbe]) -> tuple[float, float] | None:
     """Return the highest rate that is met and the lowest that is not; None while one of them lacks."""
     met = [one.rate_per_s for one in probes if one.verdict is Verdict.PASS]
     missed = [one.rate_per_s for one in probes if one.verdict is Verdict.FAIL]
     return (max(met), min(missed)) if met and missed and max(met) < min(missed) else None
 
 
-def _probe(offer: Callable[[float, int], Look], rate: float, share: float) -> Probe:
+def _probe(offer: Callable[[float, int], Look], rate: float, share: float) -> RateProbe:
     good = attempted = 0
     verdict = Verdict.UNKNOWN
     aborted = ""
@@ -148,7 +148,7 @@ def _probe(offer: Callable[[float, int], Look], rate: float, share: float) -> Pr
         if holds is not None:
             verdict = Verdict.PASS if holds else Verdict.FAIL
             break
-    return Probe(
+    return RateProbe(
         rate_per_s=rate,
         good=good,
         attempted=attempted,
@@ -159,7 +159,7 @@ def _probe(offer: Callable[[float, int], Look], rate: float, share: float) -> Pr
 
 
 def _conclusion(
-    last: Probe, low: float | None, high: float | None, least: float, most: float
+    last: RateProbe, low: float | None, high: float | None, least: float, most: float
 ) -> tuple[Found, str]:
     if last.verdict is Verdict.UNKNOWN:
         why = last.aborted or f"{last.good} of {last.attempted} good leave it open"

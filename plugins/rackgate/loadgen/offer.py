@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from rackgate.loadgen.plan import Plan
     from rackgate.loadgen.transport import Transport
 
-__all__ = ["Offer"]
+__all__ = ["Offering"]
 
 OPEN_CONNECTIONS_AHEAD = 8
 COLLECT_EVERY_S = 30.0
 
 
-class Offer:
+class Offering:
     """One load on its way. `write` takes finished samples as whole lines, one or more at a time."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Offer:
             attempt.end(now_ns)
 
     async def run(self) -> dict[str, Any]:
-        """Offer the load and return its counts and moments."""
+        """Offering the load and return its counts and moments."""
         self._watch.start()
         if self.plan.warmup:
             await asyncio.gather(*(self._warm_up(lane) for lane in self._lanes))

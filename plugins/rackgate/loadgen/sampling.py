@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.openai import error_of
 from rackgate.engines.protocol import Ending
-from rackgate.engines.reading import Reading, Verdict
+from rackgate.engines.reading import AnswerEnd, AnswerSoFar
 from rackgate.engines.retry_after import retry_after_s, server_time
 from rackgate.sample import Outcome
 
@@ -64,12 +64,12 @@ def row_of(
     No `Sample` is made of them here: that would cost as much as all the rest. `belongs` is load, label
     and look. An ok answer in which `expected` is not found is wrong.
     """
-    verdict = _verdict(attempt, finish, reader)
-    if expected is not None and verdict.outcome is Outcome.OK:
-        verdict = _checked(verdict, "".join(reader.reading.text), expected)
+    ended = _ended(attempt, finish, reader)
+    if expected is not None and ended.outcome is Outcome.OK:
+        ended = _checked(ended, "".join(reader.reading.text), expected)
     reading = reader.reading
     token_ns = reading.token_ns
-    warnings = verdict.warnings
+    warnings = ended.warnings
     if burst(token_ns):
         warnings = (*warnings, "burst")
     load, label, look = belongs
@@ -79,7 +79,7 @@ def row_of(
         endpoint.entity,
         load,
         label,
-        verdict.outcome.value,
+        ended.outcome.value,
         attempt.scheduled_ns,
         warmup,
         look,
@@ -89,14 +89,14 @@ def row_of(
         token_ns[0] if token_ns else None,
         reading.first_answer_ns,
         token_ns[-1] if token_ns else None,
-        verdict.done_ns,
+        ended.done_ns,
         token_ns,
         reading.prompt_tokens,
         reading.output_tokens,
         reading.token_source,
         None if head is None else head.status,
         _clean(reading.finish_reason),
-        _shown(verdict, reading, endpoint) if verdict.detail or verdict.outcome is not Outcome.OK else "",
+        _shown(ended, reading, endpoint) if ended.detail or ended.outcome is not Outcome.OK else "",
         _digest(reading) if token_ns else "",
         warnings,
         attempt.connected_ns,
@@ -104,26 +104,26 @@ def row_of(
     )
 
 
-def _checked(verdict: Verdict, text: str, expected: re.Pattern[str]) -> Verdict:
-    """Return the verdict on an answer that is ok but for what it says."""
+def _checked(ended: AnswerEnd, text: str, expected: re.Pattern[str]) -> AnswerEnd:
+    """Return the end of an answer that is ok but for what it says."""
     if expected.search(text) is not None:
-        return verdict
+        return ended
     detail = f"the answer does not match {expected.pattern!r}"
-    return verdict._replace(outcome=Outcome.WRONG, detail=detail)
+    return ended._replace(outcome=Outcome.WRONG, detail=detail)
 
 
-def _verdict(attempt: Attempt, finish: Finish, reader: AnswerReader) -> Verdict:
+def _ended(attempt: Attempt, finish: Finish, reader: AnswerReader) -> AnswerEnd:
     if finish.ending is Ending.UNCONNECTED:
-        return Verdict(Outcome.CONNECT_ERROR, finish.detail, finish.t_ns)
+        return AnswerEnd(Outcome.CONNECT_ERROR, finish.detail, finish.t_ns)
     head = attempt.head
     if head is not None and head.status != 200 and finish.ending is Ending.MALFORMED:
-        return Verdict(Outcome.MALFORMED, f"HTTP {head.status}: {finish.detail}", finish.t_ns)
+        return AnswerEnd(Outcome.MALFORMED, f"HTTP {head.status}: {finish.detail}", finish.t_ns)
     if head is not None and head.status != 200 and finish.ending is not Ending.CANCELLED:
         return _refusal(head, attempt.error_body, finish)
     return reader.end(finish.t_ns, finish.ending, finish.detail)
 
 
-def _refusal(head: Head, body: bytes, finish: Finish) -> Verdict:
+def _refusal(head: Head, body: bytes, finish: Finish) -> AnswerEnd:
     """An answer other than 200; its body says why, its token count is none."""
     outcome = Outcome.REFUSED if head.status in REFUSALS else Outcome.HTTP_ERROR
     detail = f"HTTP {head.status}: {_message(body)}".removesuffix(": ")
@@ -133,7 +133,7 @@ def _refusal(head: Head, body: bytes, finish: Finish) -> Verdict:
         detail = f"HTTP {head.status}: redirects to {location}, which is not followed"
     if retry_after:
         detail = f"{detail} (Retry-After: {retry_after})"
-    return Verdict(outcome, detail, finish.t_ns)
+    return AnswerEnd(outcome, detail, finish.t_ns)
 
 
 def _served_by(endpoint: Endpoint, head: Head | None, fingerprint: str | None) -> str | None:
@@ -160,15 +160,15 @@ def _retry_after(head: Head | None) -> int | None:
     return None if seconds is None else math.ceil(min(seconds, MOST_SECONDS))
 
 
-def _digest(reading: Reading) -> str:
+def _digest(reading: AnswerSoFar) -> str:
     said = f"{''.join(reading.reasoning)}\0{''.join(reading.text)}"
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _shown(verdict: Verdict, reading: Reading, endpoint: Endpoint) -> str:
+def _shown(ended: AnswerEnd, reading: AnswerSoFar, endpoint: Endpoint) -> str:
     """Return the detail with what had come until then, and without any secret of ours."""
-    detail = verdict.detail
-    if verdict.outcome is not Outcome.OK and reading.token_ns:
+    detail = ended.detail
+    if ended.outcome is not Outcome.OK and reading.token_ns:
         partial = "".join(reading.text or reading.reasoning)[:80]
         detail = f"{detail} after {len(reading.token_ns)} chunks: {partial!r}"
     if not detail:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rackgate.loadgen.attempt import Attempt
     from rackgate.loadgen.lane import Lane
-    from rackgate.loadgen.offer import Offer
+    from rackgate.loadgen.offer import Offering
 
 __all__ = ["Conversation", "Slot"]
 
@@ -23,7 +23,7 @@ PAUSE_AFTER_REFUSAL_S = 0.05
 class _Chain(ABC):
     """Requests on one lane, each started after the one before it has ended."""
 
-    def __init__(self, offer: Offer, lane: Lane) -> None:
+    def __init__(self, offer: Offering, lane: Lane) -> None:
         self._offer = offer
         self._lane = lane
         self._pause: asyncio.TimerHandle | None = None
@@ -54,7 +54,7 @@ class Slot(_Chain):
     From `begin_ns` to the end of the load's ramp its requests count as warm-up.
     """
 
-    def __init__(self, offer: Offer, lane: Lane, begin_ns: int) -> None:
+    def __init__(self, offer: Offering, lane: Lane, begin_ns: int) -> None:
         super().__init__(offer, lane)
         self._begin_ns = begin_ns
         self._prepared: deque[tuple[str, bytes]] = deque()
@@ -125,7 +125,7 @@ class Conversation(_Chain):
     conversation, for what comes behind it answers to it: it and they are dropped.
     """
 
-    def __init__(self, offer: Offer, lane: Lane, index: int) -> None:
+    def __init__(self, offer: Offering, lane: Lane, index: int) -> None:
         super().__init__(offer, lane)
         self._index = index
         self._left = offer.plan.load.turns

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rackgate.loadgen.now import NOW_EVERY_S, now_path, write_now
-from rackgate.loadgen.offer import Offer
+from rackgate.loadgen.offer import Offering
 from rackgate.loadgen.plan import Plan
 from rackgate.loadgen.priority import go_first
 
@@ -49,7 +49,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _offer(plan: Plan, write: Callable[[bytes], object], *, ended: bool) -> dict[str, Any]:
-    offer = Offer(plan, write)
+    offer = Offering(plan, write)
     loop = asyncio.get_running_loop()
     told = os.open(now_path(Path(plan.spool)), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
 
