@@ -138,7 +138,8 @@ def peers_of(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str
     missing: dict[str, str] = {}
     folder = Path(os.environ.get("RACKGATE_AIPERF_VENV", ".cache/aiperf"))
     for name, module in (
-        ("floor", "json"), ("aiohttp", "aiohttp"), ("httpx", "httpx"), ("httpx-aiohttp", "httpx_aiohttp")
+        ("floor", "json"), ("epoll", "json"), ("aiohttp", "aiohttp"), ("httpx", "httpx"),
+        ("httpx-aiohttp", "httpx_aiohttp"),
     ):  # fmt: skip
         pythons = [sys.executable, str(folder / "bin" / "python")]
         python = next((one for one in pythons if has(one, module)), None)

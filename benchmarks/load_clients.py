@@ -3,13 +3,16 @@
 usage: load_clients.py NAME URL CONCURRENCY REQUESTS TOKENS
 
 `floor` is the barest thing that can be called a client: an asyncio.Protocol that stamps each read and
-parses nothing. It is no load generator; it is what the event loop itself costs.
+parses nothing. It is no load generator; it is what the event loop itself costs. `epoll` does the same
+without an event loop: what Python and the kernel cost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import select
+import socket
 import sys
 import time
 from time import perf_counter_ns
@@ -60,6 +63,12 @@ class Bare(asyncio.Protocol):
             self.done.set_result(None)
 
 
+def head_of(name: str, body: bytes) -> bytes:
+    """Return the head of a request that says no more than it must."""
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: {name}\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode()
+
+
 async def floor(url: str, tokens: int) -> tuple[Any, Times]:
     loop = asyncio.get_running_loop()
     host, port = url.removeprefix("http://").split(":")
@@ -72,15 +81,45 @@ async def floor(url: str, tokens: int) -> tuple[Any, Times]:
         connection.reads = []
         connection.done = loop.create_future()
         name = f"f{index}"
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: {name}\r\n"
         sent = perf_counter_ns()
-        connection.transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        connection.transport.write(head_of(name, body) + body)
         await connection.done
         first = next((t for t, data in connection.reads if b'"content":" ' in data), connection.reads[-1][0])
         times[name] = (sent, first)
         free.append(connection)
 
     return one, times
+
+
+def bare_epoll(url: str, concurrency: int, requests: int, tokens: int) -> dict[str, Any]:
+    """Hold so many requests in flight on as many sockets: stamp each read, see whether that was the end."""
+    host, port = url.removeprefix("http://").split(":")
+    body = json.dumps(body_of(tokens)).encode()
+    epoll = select.epoll()
+    sockets = [socket.create_connection((host, int(port))) for _ in range(concurrency)]
+    for one in sockets:
+        epoll.register(one.fileno(), select.EPOLLIN)
+    found = {one.fileno(): one for one in sockets}
+    for wanted in (concurrency, requests):  # once to be warm
+        began, cpu_s = perf_counter_ns(), time.process_time()
+        started = min(wanted, concurrency)
+        reads: dict[int, list[tuple[int, bytes]]] = {}
+        for number, one in enumerate(sockets[:started]):
+            one.send(head_of(f"e{number}", body) + body)
+        ended = 0
+        while ended < wanted:
+            for descriptor, _ in epoll.poll():
+                one = found[descriptor]
+                data = one.recv(65536)
+                reads.setdefault(descriptor, []).append((perf_counter_ns(), data))
+                if data.endswith(b"0\r\n\r\n"):
+                    ended += 1
+                    reads[descriptor] = []
+                    if started < wanted:
+                        one.send(head_of(f"e{started}", body) + body)
+                        started += 1
+        cpu_s = time.process_time() - cpu_s
+    return {"cpu_s": cpu_s, "wall_s": (perf_counter_ns() - began) / 1e9, "times": {}}
 
 
 def first_token(line: bytes) -> bool:
@@ -193,6 +232,9 @@ async def measure(name: str, url: str, concurrency: int, requests: int, tokens: 
 
 def main() -> None:
     name, url, *numbers = sys.argv[1:]
+    if name == "epoll":
+        print(json.dumps(bare_epoll(url, *(int(number) for number in numbers))))
+        return
     try:
         import uvloop
 
