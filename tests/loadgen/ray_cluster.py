@@ -30,6 +30,8 @@ def _own_clock():
 
 def main():
     with tempfile.TemporaryDirectory(prefix="rg-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        os.environ["RAY_TMPDIR"] = folder  # here Ray notes its address, in a folder that it does not make
+        (Path(folder) / "ray").mkdir()
         _serve(folder)  # a short path: Ray makes sockets in it
 
 
