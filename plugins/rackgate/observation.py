@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rackgate.planning import members_of
+from rackgate.target import reaches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,3 +68,8 @@ class Observation:
     def members(self, entity: str) -> frozenset[str]:
         """Return the engines behind an entity that were not quarantined."""
         return members_of(entity, self.target) - self.excluded
+
+    def reached(self, load: str | None, entity: str) -> frozenset[str]:
+        """Return the engines behind an entity that a load reached."""
+        called = {engine for offer in self.offers_of(load) for engine in offer.last.engines}
+        return frozenset(engine for engine in self.members(entity) if reaches(called, engine))

@@ -11,7 +11,7 @@ from rackgate.measurement import Reason
 from rackgate.metrics.requests import lateness
 from rackgate.observation import Observation, Offer
 from rackgate.planned_loads import tell_left_out, too_long
-from rackgate.target import GATEWAY
+from rackgate.target import reaches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,9 +95,7 @@ def offer_look(
 def _with_cards(run: Run, offered: OfferedLoad) -> OfferedLoad:
     """Return a look as it is, or without value where an engine that it reached lost its cards meanwhile."""
     lost = run.cards_lost()
-    reached = (
-        lost if GATEWAY in offered.engines else {one: lost[one] for one in offered.engines if one in lost}
-    )
+    reached = {one: what for one, what in lost.items() if reaches(offered.engines, one)}
     if not reached:
         return offered
     text = "; ".join(f"{entity}: {what}" for entity, what in reached.items())
@@ -203,11 +201,7 @@ def _pages(target: Target, endpoints: Sequence[Endpoint]) -> dict[str, MetricsPa
     from rackgate.engines.metrics_page import metrics_page
 
     called = {endpoint.entity for endpoint in endpoints}
-    pages = {
-        spec.entity: metrics_page(spec)
-        for spec in target.engines
-        if "gateway" in called or spec.entity in called
-    }
+    pages = {spec.entity: metrics_page(spec) for spec in target.engines if reaches(called, spec.entity)}
     return {entity: page for entity, page in pages.items() if page is not None}
 
 

@@ -9,7 +9,7 @@ from rackgate.node import Card, Expect, Node, NodeAccess, Redfish, vendor_of
 from rackgate.route import DIRECT, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 __all__ = [
     "GATEWAY",
@@ -27,6 +27,7 @@ __all__ = [
     "Prices",
     "Redfish",
     "Target",
+    "reaches",
     "vendor_of",
 ]
 
@@ -35,6 +36,11 @@ GRADES = ("simulated", "unproven", "cpu", "accelerator")
 
 GATEWAY = "gateway"
 """The entity that the target's gateway is; no engine has this name."""
+
+
+def reaches(called: Collection[str], engine: str) -> bool:
+    """Return whether a load that is offered to these reaches an engine: the gateway is before all of them."""
+    return engine in called or GATEWAY in called
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from rackgate.diagnosis.happenings import Happening
 from rackgate.metrics.requests import owners
+from rackgate.target import GATEWAY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ def imbalance_of(table: SampleTable, engines: Sequence[str]) -> tuple[Happening,
     Only requests that went through the gateway and whose engine said that it answered count. A second with
     fewer than 20 of them is counted together with those around it. Nothing for a single engine.
     """
-    through = table.labels("engine").are(("gateway",)) & owners(table).are(engines)
+    through = table.labels("engine").are((GATEWAY,)) & owners(table).are(engines)
     if len(engines) < 2 or int(through.sum()) < _LEAST:
         return ()
     moments = np.asarray(table.column("scheduled_ns"), dtype=np.int64)[through]

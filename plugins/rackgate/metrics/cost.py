@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.metrics.hardware import POWER, power_w
+from rackgate.metrics.hardware import POWER, cards_behind, power_w
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.metrics.rates import output_token_throughput, request_throughput
 from rackgate.metrics.requests import chosen_samples
@@ -85,13 +85,9 @@ def _cost(
 
 def _cards_behind(observation: Observation, slo: Slo, entity: str) -> int:
     """Return how many cards the engines occupy that worked on this load."""
-    if any(card.name == entity for card in observation.target.cards):
-        return 1
-    called = {engine for offer in observation.offers_of(slo.load) for engine in offer.last.engines}
-    members = observation.members(entity)
-    reached = members if "gateway" in called else members & called
-    held = {card for one in observation.target.engines if one.entity in reached for card in one.cards}
-    return len(held) if chosen_samples(observation, slo, entity).table is not None else 0
+    cards = cards_behind(observation, slo, entity)
+    worked = entity in cards or chosen_samples(observation, slo, entity).table is not None
+    return len(cards) if worked else 0
 
 
 def register_metrics(register: Register) -> None:

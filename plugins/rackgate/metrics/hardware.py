@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rackgate.slo import Slo
     from rackgate.telemetry.table import Series
 
-__all__ = ["POWER", "power_w", "register_metrics"]
+__all__ = ["POWER", "cards_behind", "power_w", "register_metrics"]
 
 POWER = "card:energy_j|card:power_w"
 """What the power of a card is made from."""
@@ -45,7 +45,7 @@ def temperature_c(observation: Observation, slo: Slo, entity: str) -> Measuremen
 
 def power_w(observation: Observation, slo: Slo, entity: str) -> Measurement:
     """Energy counter difference / time, else the time-weighted mean of samples; of several cards the sum."""
-    cards = _cards(observation, slo, entity)
+    cards = cards_behind(observation, slo, entity)
     values = [_power(observation, slo, card) for card in cards]
     broken = next((one for one in values if one.value is None), None)
     if broken is not None:
@@ -80,7 +80,7 @@ def energy_per_output_token_j(observation: Observation, slo: Slo, entity: str) -
 
 
 def _worst(observation: Observation, slo: Slo, entity: str, measure_card: MeasureFunction) -> Measurement:
-    values = [measure_card(observation, slo, card) for card in _cards(observation, slo, entity)]
+    values = [measure_card(observation, slo, card) for card in cards_behind(observation, slo, entity)]
     broken = next((one for one in values if one.value is None), None)
     if broken is not None:
         detail = f"{broken.entity}: {broken.detail}" if entity != broken.entity else broken.detail
@@ -93,14 +93,12 @@ def _worst(observation: Observation, slo: Slo, entity: str, measure_card: Measur
     return replace(found, symptoms=worst.symptoms, source=_sources(observation, (worst.entity,)))
 
 
-def _cards(observation: Observation, slo: Slo, entity: str) -> tuple[str, ...]:
+def cards_behind(observation: Observation, slo: Slo, entity: str) -> tuple[str, ...]:
     """Return the card itself, or the cards of an entity's engines that the load reached."""
     cards = [card.name for card in observation.target.cards]
     if entity in cards:
         return (entity,)
-    called = {engine for offer in observation.offers_of(slo.load) for engine in offer.last.engines}
-    members = observation.members(entity)
-    reached = members if "gateway" in called else members & called
+    reached = observation.reached(slo.load, entity)
     held = {card for one in observation.target.engines if one.entity in reached for card in one.cards}
     return tuple(card for card in cards if card in held)
 

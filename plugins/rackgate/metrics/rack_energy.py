@@ -74,9 +74,7 @@ def rack_energy_per_output_token_j(observation: Observation, slo: Slo, entity: s
 
 def _nodes(observation: Observation, slo: Slo, entity: str) -> tuple[str, ...]:
     """Return the nodes of an entity's engines that the load reached."""
-    called = {engine for offer in observation.offers_of(slo.load) for engine in offer.last.engines}
-    members = observation.members(entity)
-    reached = members if "gateway" in called else members & called
+    reached = observation.reached(slo.load, entity)
     engines = [one for one in observation.target.engines if one.entity in reached]
     return tuple(dict.fromkeys(node for engine in engines for node in engine.nodes))
 

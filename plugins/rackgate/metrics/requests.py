@@ -12,6 +12,7 @@ from rackgate.loadgen.prefix_cache import MOST_FROM_CACHE, least_from_cache
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.sample import FAILED, Outcome
 from rackgate.statistics.percentiles import nearest_rank
+from rackgate.target import GATEWAY, reaches
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -112,8 +113,8 @@ def chosen_samples(
 
 
 def _concerns(offer: Offer, entity: str, observation: Observation) -> bool:
-    engines = set(offer.last.engines)
-    return entity == "rack" or "gateway" in engines or bool(engines & observation.members(entity))
+    called = offer.last.engines
+    return entity == "rack" or any(reaches(called, engine) for engine in observation.members(entity))
 
 
 def _joined(looks: tuple[OfferedLoad, ...]) -> SampleTable:
@@ -141,7 +142,7 @@ def owners(table: SampleTable) -> Labels:
 
 def _owners(table: SampleTable) -> Labels:
     engine, served = table.labels("engine"), table.labels("served_by")
-    through = engine.are(("gateway",))
+    through = engine.are((GATEWAY,))
     if not through.any():
         return engine
     joined = Labels.joined([engine, served])

@@ -12,7 +12,7 @@ from rackgate.observation import Observation, Offer
 from rackgate.registry import Registry
 from rackgate.slo import Op, Scope, Slo
 from rackgate.statistics.percentiles import nearest_rank
-from rackgate.target import EngineSpec, Target
+from rackgate.target import GATEWAY, EngineSpec, Target
 
 if TYPE_CHECKING:
     from rackgate.loadgen import InstrumentError, OfferedLoad
@@ -77,7 +77,7 @@ def numbers_of(
     metrics = registry.metrics
     load = offered[0].load
     engines = tuple(
-        EngineSpec(name=name, launcher="remote", model="") for name in offered[0].engines if name != "gateway"
+        EngineSpec(name=name, launcher="remote", model="") for name in offered[0].engines if name != GATEWAY
     )
     observation = Observation(
         stage="load",
