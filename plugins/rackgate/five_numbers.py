@@ -22,7 +22,7 @@ FIVE_NUMBERS = (
     ("temperature_c", "value"),
     ("request_throughput", "value"),
 )
-"""Throughput (in tokens and in requests), P99, error rate, power, temperature: (metric, statistic)."""
+"""Throughput, P99, error rate, power, temperature: (metric, statistic). Throughput is in requests too."""
 
 
 def record_five_numbers(run: Run, observation: Observation) -> None:

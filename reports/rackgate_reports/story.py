@@ -254,17 +254,9 @@ def numbers_of(run: RunEvidence) -> tuple[NumbersRow, ...]:
     """Return the five numbers by stage and load, from measurements of the rack marked as headline."""
     found: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
     for record in run.of("measurement"):
-        metric = {"ttft": "ttft_ms"}.get(str(record.get("metric")), str(record.get("metric")))
-        if metric == "ttft_ms" and record.get("statistic") != "p99":
-            continue
-        requests = metric == "request_throughput" and record.get("entity") == "rack"
-        if record.get("headline") or requests:
+        if record.get("headline"):
             key = (str(record.get("stage")), str(record.get("load") or ""))
-            found.setdefault(key, {})[metric] = record
-    for stage in {stage for stage, _ in found}:
-        loads = [load for own, load in found if own == stage and load]
-        if len(loads) == 1 and (stage, "") in found:
-            found[stage, loads[0]] = {**found.pop((stage, "")), **found[stage, loads[0]]}
+            found.setdefault(key, {})[str(record.get("metric"))] = record
     order = {stage: index for index, stage in enumerate(STAGES)}
     keys = sorted(found, key=lambda key: order.get(key[0], 99))
     return tuple(NumbersRow(stage=key[0], load=key[1], values=found[key]) for key in keys)

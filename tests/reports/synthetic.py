@@ -240,7 +240,7 @@ def _numbers(writer: Writer, stage: str, load: str, rate: float, outcomes: dict[
             detail="",
             source="samples",
             definition=TTFT if metric == "ttft_ms" else THROUGHPUT if "token" in metric else metric,
-            headline=metric != "request_throughput",
+            headline=True,
         )
 
 

@@ -11,6 +11,8 @@ import pytest
 from html_page import Page, page_of
 from synthetic import Scenario, make_run, records_of
 
+from rackgate.five_numbers import FIVE_NUMBERS
+from rackgate_reports import story
 from rackgate_reports.evidence import load_run
 from rackgate_reports.html import render_html
 
@@ -73,6 +75,10 @@ def test_a_run_that_read_no_host_has_no_such_table(slow: Path) -> None:
 
 def test_the_footer_names_the_version_that_wrote_the_evidence(good: Path) -> None:
     assert "Made from evidence/records.jsonl of rackgate 0.1.0, SHA-256" in page_of(good).text
+
+
+def test_each_of_the_five_numbers_is_one_that_a_run_records() -> None:
+    assert {(metric, statistic) for metric, statistic, _ in story.FIVE_NUMBERS} <= set(FIVE_NUMBERS)
 
 
 def test_five_numbers_show_infinity_as_such_and_requests_per_minute(slow: Path) -> None:
