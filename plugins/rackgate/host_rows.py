@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,43 +13,55 @@ if TYPE_CHECKING:
     from rackgate.slo import Slo
     from rackgate.target import Target
 
-__all__ = ["HOST_METRICS", "nothing_declared", "of_another_kind", "why_not_asked", "without_gauge"]
+__all__ = ["asks_the_host", "nothing_declared", "of_another_kind", "why_not_asked", "without_gauge"]
 
-_CHASSIS = ("leak_detectors_wet", "leaks_seen", "power_supplies_bad", "chassis_findings")
+_WAYS_IN = frozenset({"host", "kernel_log", "redfish", "docker"})
+"""The kinds of inputs that a node gives only where the target says how it is asked."""
+
 _TRIAGE = ("host_module", "host_driver", "host_cuda", "host_runtime", "host_network", "host_warnings")
-
 _XIDS_OF_CARDS = ("xids_failed", "xids_warned", "xids_since_boot", "xids_warned_since_boot")
-_OF_KERNEL_LOG = (
-    *_XIDS_OF_CARDS,
-    *("kernel_events_failed", "kernel_events_warned", "kernel_events_since_boot"),
-    *("xids_in_run", "xids_warned_in_run", "kernel_events_in_run", "kernel_warnings_in_run"),
-)
 
-HOST_METRICS = frozenset(
-    {
-        *_TRIAGE,
-        *("clock_offset_s", "clock_distance_s", "host_outliers", "pins_differing"),
-        *("foreign_processes", "unowned_memory_mib", "sram_uncorrectable", "ecc_off"),
-        *("nvlinks_lost", "mig_differences", "fabric_outside"),
-        *("infiniband_ports_lost", "infiniband_error_growth", "partition_ports_outside"),
-        *("imex_nodes_lost", "nvme_drives_lost"),
-        *_CHASSIS,
-        *("storage_read_mib_s", "storage_latency_ms", "cards_not_in_container"),
-        *_OF_KERNEL_LOG,
-    }
-)
-"""What is asked of a node's own host, and only where the target gives a way into it."""
+
+def asks_the_host(metric: str) -> bool:
+    """Return whether a shipped metric can be had only of a node that the target opens."""
+    return bool(_ways_into(metric))
+
+
+def _ways_into(metric: str) -> frozenset[str]:
+    """Return the ways in that a shipped metric cannot do without: no other kind of input is enough for it."""
+    from rackgate.metrics.inputs import alternatives
+
+    found: set[str] = set()
+    for written in _shipped_inputs().get(metric, ()):
+        kinds = {one.kind for one in alternatives(written)}
+        found |= kinds if kinds <= _WAYS_IN else set()
+    return frozenset(found)
+
+
+@cache
+def _shipped_inputs() -> Mapping[str, tuple[str, ...]]:
+    """Return what each shipped metric is made from, as its registration says."""
+    from rackgate.metrics.shipped import register_metrics  # here: metrics are made of plans
+    from rackgate.registry import Registry
+
+    registry = Registry()
+    register_metrics(registry.add_metric)
+    return {name: metric.inputs for name, metric in registry.metrics.items()}
 
 
 def why_not_asked(row: Slo, entity: str, target: Target) -> str:
-    """Return what of a node or card the target does not declare, "" if the row can be asked."""
+    """Return why this row is not asked of a node or card here; empty if it can be asked.
+
+    The target gives no way into the node, or does not declare what the row compares with.
+    """
+    ways = _ways_into(row.metric)
     node = next((one for one in target.nodes if one.name == target.node_of(entity)), None)
     if node is None:
         return ""
-    if row.metric in _CHASSIS:
+    if "redfish" in ways:
         text = f"target {target.name} declares no management controller of {node.name} ([node.redfish])"
         return text if node.access.redfish is None else ""
-    log = row.metric in _OF_KERNEL_LOG and node.access.kernel_log
+    log = ways == {"kernel_log"} and node.access.kernel_log
     if not node.access.reaches_host and not log:
         text = f"no way into the host of {node.name} ([node.telemetry] local, ssh or docker)"
         return f"target {target.name} declares {text}"
@@ -61,25 +74,11 @@ _NVIDIA = frozenset(
     {
         *_TRIAGE,
         *("row_remap_pending", "row_remap_failed", "remapped_rows_uncorrectable", "remapped_rows_growth"),
-        *(
-            "recovery_action",
-            "sram_uncorrectable",
-            "ecc_off",
-            "imex_nodes_lost",
-            "nvlinks_lost",
-            "nvlink_error_growth",
-            "fabric_outside",
-        ),
+        *("recovery_action", "sram_uncorrectable", "ecc_aggregate_uncorrectable", "ecc_off"),
+        *("nvlinks_up", "nvlinks_lost", "nvlink_error_growth", "fabric_outside", "imex_nodes_lost"),
         *("mig_differences", "foreign_processes", "unowned_memory_mib", "cards_not_in_container"),
-        *(
-            "last_xid_changes",
-            "power_limit_share",
-            "power_peak_share",
-            "pcie_width_lost",
-            "pcie_lost",
-            "throttle_counters_s",
-        ),
-        *("temperature_margin_c", "application_clocks_share"),
+        *("last_xid_changes", "power_limit_share", "power_peak_share", "pcie_width_lost", "pcie_lost"),
+        *("throttle_counters_s", "temperature_margin_c", "application_clocks_share"),
     }
 )
 """What is asked with NVIDIA's tools, or what other cards do not tell."""
@@ -90,7 +89,7 @@ _WITHOUT_MARGIN = frozenset({"P100", "V100", "T4", "A2", "A10", "A16", "A30", "A
 
 
 def of_another_kind(row: Slo, entity: str, target: Target) -> str:
-    """Say that a row is about what cards of this vendor or age do not have, of a card or a node."""
+    """Return why this row is not asked of cards of this vendor or age; empty if it can be asked."""
     cards = [card for card in target.cards if entity in (card.name, card.node)]
     kinds = {re.split(r"[^A-Z0-9]", card.sku.upper())[0] for card in cards if card.sku}
     if row.metric == "temperature_margin_c" and kinds and kinds <= _WITHOUT_MARGIN:
@@ -105,7 +104,7 @@ def of_another_kind(row: Slo, entity: str, target: Target) -> str:
 
 
 def without_gauge(row: Slo, entity: str, target: Target) -> str:
-    """Say that a card's source tells each XID as an event, and has no gauge of the last one."""
+    """Return that the card's source has no gauge of the last XID; empty for one that has, or another row."""
     node = next((one for one in target.nodes if one.name == target.node_of(entity)), None)
     if row.metric != "last_xid_changes" or node is None or node.access.cards not in _WITHOUT_GAUGE:
         return ""
@@ -116,7 +115,7 @@ _WITHOUT_GAUGE = ("nvml", "nvidia-smi")
 
 
 def nothing_declared(row: Slo, entity: str, target: Target) -> str:
-    """Say that the target names nothing that a card could be known by, of the row that compares it."""
+    """Return that the target gives nothing to know the card by; empty for one that does, or another row."""
     card = next((one for one in target.cards if one.name == entity), None)
     if row.metric != "identity_differences" or card is None:
         return ""

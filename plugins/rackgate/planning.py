@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.engines.api_smoke import OFFERED, SMOKE
 from rackgate.host_rows import (
-    HOST_METRICS,
+    asks_the_host,
     nothing_declared,
     of_another_kind,
     why_not_asked,
@@ -134,15 +134,16 @@ def _absent(row: Slo, target: Target) -> str:
 
 
 def _unused(row: Slo, entity: str, target: Target) -> str:
-    """Say that a card takes part in no load, where the engines of the target do name their cards.
+    """Return why this row is not asked of this entity of this target; empty if it can be asked.
 
-    Of a node, say that its host cannot be asked from here, where the row is about its host.
+    The target does not declare what the row is about, gives no way to ask it, or has engines of which none
+    uses the card.
     """
     other = of_another_kind(row, entity, target) or without_gauge(row, entity, target)
     other = other or nothing_declared(row, entity, target) or too_few_peers(row, entity, target)
     if other:
         return other
-    if row.metric in HOST_METRICS and row.scope in (Scope.NODE, Scope.CARD):
+    if asks_the_host(row.metric) and row.scope in (Scope.NODE, Scope.CARD):
         why = why_not_asked(row, entity, target)
         if why or row.scope is Scope.NODE:
             return why

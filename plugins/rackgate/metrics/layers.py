@@ -44,10 +44,8 @@ _BY_NAME = {
     "nvlinks_lost": Layer.HARDWARE,
     "fabric_outside": Layer.HARDWARE,
     "sram_uncorrectable": Layer.HARDWARE,
-    "storage_read_mib_s": Layer.HARDWARE,
-    "storage_latency_ms": Layer.HARDWARE,
 }
-"""Where what a metric is made from says less than what it is about."""
+"""Metrics whose layer is another one than that of what they are made from."""
 
 _BY_SCOPE = {"card": Layer.HARDWARE, "node": Layer.DRIVER}
 
