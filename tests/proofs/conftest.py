@@ -16,6 +16,7 @@ import pytest
 from rackgate.simulator.scenarios import scenarios
 
 ROOT = Path(__file__).parents[2]
+TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,21 @@ def _process(folder, options, timeout_s):
 
 
 def _run(folder, options, timeout_s):
+    """Run until the machine lets the load generator be exact: a late one says UNKNOWN, and is right."""
+    for number in range(TRIES):
+        outcome = _run_once(folder.with_name(f"{folder.name}-{number}"), options, timeout_s)
+        if not _disturbed(outcome, options):
+            break
+    return outcome
+
+
+def _disturbed(outcome, options):
+    handicapped = any(scenarios()[option].instrument for option in options if option in scenarios())
+    reasons = {one["reason"] for one in outcome.of("verdict") if one["verdict"] == "UNKNOWN"}
+    return "instrument" in reasons and not handicapped
+
+
+def _run_once(folder, options, timeout_s):
     done = _process(folder, options, timeout_s)
     path = folder / "evidence" / "records.jsonl"
     assert path.exists(), done.stdout[-3000:] + done.stderr[-3000:]
