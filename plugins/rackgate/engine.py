@@ -111,7 +111,10 @@ class Engine:
 
 
 class LaunchFailed(Exception):
-    """The engine did not come up. `layer` is `network`, `service` or `model`; `hint` says what to try."""
+    """The engine did not come up; `hint` says what to try.
+
+    `layer` is where its failure lives, one of `rackgate.measurement.Layer`; `log_tail` is the end of its log.
+    """
 
     def __init__(self, message: str, *, layer: str, hint: str, log_tail: str = "") -> None:
         super().__init__(message)
@@ -123,8 +126,8 @@ class LaunchFailed(Exception):
 class HeldBack(LaunchFailed):
     """It was not started, because the check `by` fails on its node: nothing is known of the engine itself."""
 
-    def __init__(self, message: str, *, by: str, hint: str) -> None:
-        super().__init__(message, layer="host", hint=hint)
+    def __init__(self, message: str, *, by: str, layer: str, hint: str) -> None:
+        super().__init__(message, layer=layer, hint=hint)
         self.by = by
 
 

@@ -1,4 +1,4 @@
-"""A row and a measurement in, a verdict out; and the verdicts that are raised."""
+"""A row and a measurement in, a verdict out."""
 
 from __future__ import annotations
 

@@ -211,14 +211,14 @@ def _held(run: Run, spec: EngineSpec) -> HeldBack | None:
     """Return why an engine is not started though the target says so: preflight found its host unable to."""
     if spec.launcher == "remote":
         return None
-    ways = ("", " container") if spec.launcher == "container" else ("",)
-    by = next(
-        (run.held[f"{node}{way}"] for node in spec.nodes for way in ways if f"{node}{way}" in run.held), None
-    )
-    if by is None:
+    places = [(node, "driver") for node in spec.nodes]
+    if spec.launcher == "container":
+        places += [(f"{node} container", "container") for node in spec.nodes]
+    by, layer = next(((run.held[place], layer) for place, layer in places if place in run.held), ("", ""))
+    if not by:
         return None
     hint = "see the check of the host first: an engine's start would only repeat what it says"
-    return HeldBack(f"{spec.title}: it was not started: {by} FAIL", by=by, hint=hint)
+    return HeldBack(f"{spec.title}: it was not started: {by} FAIL", by=by, layer=layer, hint=hint)
 
 
 def _failed(run: Run, spec: EngineSpec, failure: LaunchFailed, failures: dict[str, LaunchFailed]) -> None:

@@ -92,11 +92,14 @@ class Severity(StrEnum):
 class Slo:
     """A row of the acceptance file.
 
-    `statistic` is one of `STATISTICS`; `load` is the name of the load whose
-    samples are judged, or None for probes. `applies_to` narrows the row (`model`, `sku`, `engine`,
-    `pool`, `grade`); `vantage` is the least a tester must be able to see; `source` says where the bound
-    comes from; `reason` why a row overrides another. `layer` is where the row's failure lives if it is
-    another layer than its metric's.
+    `statistic` is one of `STATISTICS`; `load` is the name of the load whose samples are judged, or None for
+    probes; `window` is the part of it that counts: all of it (`load`), the time of the fault (`fault`) or
+    from the fault to the load's end (`recovery`). Below `min_count` samples nothing is decided. `vantage` is
+    the least a tester must be able to see. The row is asked in `profiles`, in all if there are none.
+    `applies_to` narrows it to entities, by `engine`, `grade`, `model`, `pool`, `sku`, `tensor_parallel` and
+    `vendor`. `source` says where the bound comes from, `clauses` which clauses of a contract it stands for,
+    `reason` why it overrides another, `origin` which file wrote it last. `hint` is the next step where it is
+    not met. `layer` is where its failure lives if that is another layer than its metric's.
     """
 
     id: str

@@ -56,12 +56,12 @@ class Member:
 class EngineSpec:
     """An inference server as the target declares it: what it is and how it is had.
 
-    `launcher` is a registered name (`remote`, `process`, `container`, `simulated`); `settings` is that
-    launcher's own table. `metrics` is where it tells its counters: a path, `:PORT/PATH`, a whole address,
-    "" for nowhere, None for what its kind usually has. `api_key_env` names the environment variable that
-    holds the key. `offers` names what its API can beyond chat: `completions`, `structured_output`,
-    `tool_calls`. `served_by` holds what it is called in answers, by the gateway's header or as their
-    `system_fingerprint`, beside its name and URL.
+    `launcher` is a registered name (`remote`, `process`, `container`, `kubernetes`, or a plugin's), or
+    `simulated` where the run makes the rack itself; `settings` is that launcher's own table. `metrics` is
+    where it tells its counters: a path, `:PORT/PATH`, a whole address, "" for nowhere, None for what its
+    kind usually has. `api_key_env` names the environment variable that holds the key. `offers` names what
+    its API can beyond chat: `completions`, `structured_output`, `tool_calls`. `served_by` holds what it is
+    called in answers, by the gateway's header or as their `system_fingerprint`, beside its name and URL.
     """
 
     name: str
@@ -165,13 +165,13 @@ class NoCards:
 class Target:
     """The rack under test.
 
-    `vantage` says what the tester can see (`operator`, `tenant` or `endpoint`); `may_break` names the
-    kinds of fault that the owner allows; `grade` is what the evidence is worth (one of `GRADES`) and
-    follows from the engines: `unproven` where nothing shows what hardware answers. `prometheus_url` is a
-    server that scrapes the nodes' exporters already, `prometheus_key_env` names the variable with its key;
-    `ssh_config` is given to `ssh -F`; models are loaded from `storage_path` on every node. Load comes from
-    `load_machines`, else from this one. `no_cards` is set where nobody declared the rack: preflight's card
-    rows are then UNKNOWN, not absent.
+    `vantage` says what the tester can see (`operator`, `tenant` or `endpoint`); `may_break` names the kinds
+    of thing that the owner lets us break, of which `engine` is the only one; `grade` is what the evidence
+    is worth (one of `GRADES`) and follows from the engines: `unproven` where nothing shows what hardware
+    answers. `prometheus_url` is a server that scrapes the nodes' exporters already, `prometheus_key_env`
+    names the variable with its key; `ssh_config` is given to `ssh -F`; models are loaded from
+    `storage_path` on every node. Load comes from `load_machines`, else from this one. `no_cards` is set
+    where nobody declared the rack: preflight's card rows are then UNKNOWN, not absent.
     """
 
     name: str

@@ -108,5 +108,6 @@ def test_an_engine_is_not_started_where_its_host_fails(tmp_path, root, held):
     assert held is not mark.exists()
     assert ("UNKNOWN" if held else "FAIL") == first["verdict"]
     assert held is ("it was not started: preflight.host_module @ n1 FAIL" in first["detail"]), first
+    assert held is ({"driver"} == {line["layer"] for line in records if line["kind"] == "engine"})
     assert ["n1"] == [line["node"] for line in records if line["kind"] == "facts"]
     assert ("FAIL" if held else "PASS") == verdicts["preflight.host_module"]["verdict"]
