@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from rackgate.host_look import NodesLook, look_into_nodes
+from rackgate.host_look import NodesLook
 from rackgate.judge import judge
 from rackgate.measurement import Measurement, Reason, missing, truth
 from rackgate.slo import Severity
@@ -40,7 +40,6 @@ __all__ = [
     "measured_hosts",
     "measured_nodes",
     "probe_cards",
-    "probe_nodes",
     "recorded_facts",
 ]
 
@@ -92,12 +91,6 @@ def _soundness(card: str, readings: list[Reading]) -> Probes:
         nothing = missing(name, card, unit, first.reason or Reason.ABSENT, first.detail)
         found.setdefault((name, card), nothing)
     return found
-
-
-def probe_nodes(target: Target, own_groups: Collection[int] = (), *, profile: str = "smoke") -> Probes:
-    """Return what the host and the chassis of each node say of it: both looks and what they mean."""
-    look = look_into_nodes(target, profile=profile)
-    return dict(measured_nodes(target, look, own_groups).probes)
 
 
 def measured_nodes(target: Target, look: NodesLook, own_groups: Collection[int] = ()) -> NodesLook:

@@ -9,11 +9,12 @@ from rackgate.doctor.examination import examine
 from rackgate.doctor.prognosis import Outlook, prognoses
 from rackgate.engine_look import probe_engines, probe_gateway
 from rackgate.engines.api_smoke import SMOKE
+from rackgate.host_look import look_into_nodes
 from rackgate.judge import judge
 from rackgate.metrics.metric import measure
 from rackgate.observation import Observation
 from rackgate.planning import plan_checks
-from rackgate.preflight import probe_cards, probe_nodes
+from rackgate.preflight import measured_nodes, probe_cards
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.site import Site
 from rackgate.telemetry.container_probe import CONTAINER_PROBES
@@ -48,7 +49,7 @@ def test_the_doctor_says_beforehand_what_preflight_then_says(registry, scenario,
             **probe_engines(site),
             **probe_gateway(site),
             **probe_cards(site.target),
-            **probe_nodes(site.target),
+            **measured_nodes(site.target, look_into_nodes(site.target)).probes,
         }
     seen = Observation(stage="preflight", target=site.target, probes=probes)
     told, judged = {}, {}

@@ -2,20 +2,21 @@
 
 import json
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from rackgate.engine import LaunchFailed
 from rackgate.engines.daemon import choose_daemon
-from rackgate.engines.drain import RunningStream, judge_drain
+from rackgate.engines.launchers.box_launch import BoxLaunch
 from rackgate.engines.launchers.box_settings import shared_memory_problem
 from rackgate.engines.launchers.boxes import create_options, size_bytes
 from rackgate.engines.launchers.devices import CardView, compare_views, one_request, wanted_cards
 from rackgate.engines.launchers.engine_container import status_ended
 from rackgate.engines.launchers.filling import with_defaults
+from rackgate.engines.launchers.members import parts_of
 from rackgate.engines.launchers.outcome import ended, log_end, log_tail, start_refused
-from rackgate.engines.launchers.ports import published_url
 from rackgate.engines.launchers.process import process
 from rackgate.engines.launchers.signatures import explain
 from rackgate.engines.probe import EngineProbe, probe_engine
@@ -89,10 +90,22 @@ def test_con_03_the_cards_in_the_container_are_counted_after_the_start():
 
 @pytest.mark.parametrize("name", ["engine_a", "engine_b"])
 def test_con_04_address_and_port_come_from_the_same_binding(name):
-    bindings, expected = given("CON-04.json")[name], EXPECTED["CON-04"]
-    assert published_url(bindings, 8000) == expected[name]
-    assert published_url(bindings, 8000, ipv6=True) == expected["ipv6_alternative"][name]
-    assert published_url(bindings, 8000) not in expected["must_not_be"]
+    """The daemon is told both, and what it publishes is where we call: tests/engines/test_container.py."""
+    expected = EXPECTED["CON-04"]
+    urls = {"0.0.0.0": expected[name], "::": expected["ipv6_alternative"][name]}
+    for binding in given("CON-04.json")[name]["8000/tcp"]:
+        loopback = {} if binding["HostIp"] == "0.0.0.0" else {"bind_address": "::1"}
+        url = reached_at(host_port=int(binding["HostPort"]), **loopback)
+        assert url == urls[binding["HostIp"]]
+        assert url not in expected["must_not_be"]
+
+
+def reached_at(**settings):
+    """Where a run calls an engine whose container it starts on this machine with these settings."""
+    own = spec(image="i", docker_host="unix:///nowhere", **settings)
+    (part,) = parts_of(own)
+    with ExitStack() as stack:
+        return BoxLaunch(own, "r", Path(), print, stack).url_of(part)
 
 
 class Scripted:
@@ -248,20 +261,3 @@ def test_eng_01_it_is_never_yielded_as_ready(process_spec, tmp_path):
         process(hung, run_id="r", log_dir=str(tmp_path)),
     ):
         pytest.fail("it came up")
-
-
-@pytest.mark.parametrize("name", EXPECTED["ENG-08"])
-def test_eng_08_a_drain_is_judged_by_the_fate_of_the_requests(name):
-    case = given("ENG-08.json")[name]
-    drain = judge_drain(
-        [RunningStream(end_s=one["end_s"], finish_reason=one["finish_reason"]) for one in case["streams"]],
-        sigterm_s=case["sigterm_s"],
-        exit_s=case["exit_s"],
-        exit_code=case["exit_code"],
-    )
-    found = {"drained": drain.drained, "lost_requests": drain.lost_requests}
-    assert found | ({"why": drain.why} if drain.why else {}) == EXPECTED["ENG-08"][name]
-
-
-def test_eng_08_without_a_running_request_nothing_was_put_to_the_test():
-    assert judge_drain([], sigterm_s=0, exit_s=1, exit_code=0).drained is False

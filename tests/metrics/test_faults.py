@@ -1,13 +1,20 @@
 """A fault is judged on the survivors, and a late load generator takes away only what it could falsify."""
 
+import json
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from rackgate.engines.protocol import Ending, protocol_named
 from rackgate.fault import FaultTimeline
 from rackgate.measurement import Reason
 from rackgate.metrics import faults
 
+CASES = Path(__file__).parents[1] / "cases"
+DRAINS = json.loads((CASES / "inputs" / "ENG-08.json").read_text())
+EXPECTED = json.loads((CASES / "expected.json").read_text())["ENG-08"]["expected"]
 SECOND = 1_000_000_000
 VICTIM, SURVIVOR = "node1/gpu1", "node1/gpu0"
 TIMELINE = FaultTimeline(
@@ -86,3 +93,41 @@ def test_a_late_load_generator_takes_away_only_what_it_could_falsify(
     found = measure(function, unit, bound=bound, lag_ms=lag_ms, **row)
     assert measured == (found.value is not None)
     assert measured or (Reason.INSTRUMENT, True) == (found.reason, "the load generator sent" in found.detail)
+
+
+def streamed(end_s, finish_reason):
+    """What a run makes of a stream whose connection ends then, with this finish reason or none."""
+    reader = protocol_named("openai").reader()
+    for delta, reason in (({"content": "word"}, None), ({}, finish_reason)):
+        chunk = {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+        reader.feed(int(end_s * SECOND) - 1, f"data: {json.dumps(chunk)}\n\n".encode())
+    return reader.close(int(end_s * SECOND), Ending.COMPLETE if finish_reason else Ending.LOST)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_eng_08_a_drain_is_judged_by_the_fate_of_the_requests(name, seen, request_of, check_of):
+    """Not by how long the process lived after its SIGTERM, nor by its exit code."""
+    case, expected = DRAINS[name], EXPECTED[name]
+    signal_s = case["sigterm_s"]
+    requests = [request_of(second, ttft_ms=30.0) for second in range(signal_s - 1)]
+    for number, stream in enumerate(case["streams"]):
+        answer = streamed(stream["end_s"], stream["finish_reason"])
+        running = request_of(signal_s - 1, ttft_ms=30.0)
+        requests.append(
+            replace(running, request_id=f"s{number}", outcome=answer.outcome, done_ns=answer.done_ns)
+        )
+    stop = replace(
+        TIMELINE, kind="term", injected_ns=signal_s * SECOND, healed_ns=int(case["exit_s"] * SECOND)
+    )
+    row = check_of("fault_error_rate", "ratio", entity="rack").slo
+    found = faults.fault_error_rate(seen(requests, faults=[stop]), row, "rack")
+    assert f"{expected['lost_requests']} failed" == found.detail
+    assert (expected["drained"], len(case["streams"])) == (found.value == 0.0, found.count)
+
+
+def test_eng_08_without_a_running_request_nothing_was_put_to_the_test(seen, request_of, check_of):
+    requests = [request_of(second, ttft_ms=30.0) for second in range(9)]
+    stop = replace(TIMELINE, injected_ns=10 * SECOND, healed_ns=11 * SECOND)
+    row = check_of("fault_error_rate", "ratio", entity="rack").slo
+    found = faults.fault_error_rate(seen(requests, faults=[stop]), row, "rack")
+    assert (None, Reason.ABSENT) == (found.value, found.reason)

@@ -8,9 +8,10 @@ import pytest
 
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
+from rackgate.host_look import look_into_nodes
 from rackgate.node import NodeAccess, Redfish
 from rackgate.planning import plan_checks
-from rackgate.preflight import probe_cards, probe_nodes
+from rackgate.preflight import measured_nodes, probe_cards
 from rackgate.slo import Op, Scope, Slo
 from rackgate.telemetry.runner import Ran
 from rackgate.telemetry.smi_source import COLUMNS, SmiSource
@@ -134,14 +135,16 @@ def test_preflight_reads_a_host_and_its_kernel_log():
     rack = target(cards=2, nodes=2)
     access = [NodeAccess(root=str(ROOTS / name)) for name in ("healthy", "neglected")]
     nodes = tuple(replace(node, access=one) for node, one in zip(rack.nodes, access, strict=True))
-    found = probe_nodes(replace(rack, nodes=nodes))
+    rack = replace(rack, nodes=nodes)
+    found = measured_nodes(rack, look_into_nodes(rack)).probes
     names = ("host_module", "host_driver", "host_cuda", "clock_offset_s", "xids_since_boot")
     assert [found[name, "n1"].value for name in names] == [0.0, 0.0, 0.0, pytest.approx(12e-6), 0.0]
     assert [found[name, "n2"].value for name in names] == [1.0, 1.0, 2.0, 0.25, 2.0]
 
 
 def test_a_node_that_is_not_opened_is_not_looked_into():
-    assert probe_nodes(target(cards=2)) == {}
+    closed = target(cards=2)
+    assert measured_nodes(closed, look_into_nodes(closed)).probes == {}
 
 
 class Asked:

@@ -14,7 +14,7 @@ from waiting import until
 from rackgate.host_look import look_into_nodes, who_answered
 from rackgate.measurement import Reason
 from rackgate.node import Card, Expect, Node, NodeAccess
-from rackgate.preflight import probe_nodes
+from rackgate.preflight import measured_nodes
 from rackgate.target import Target
 from rackgate.telemetry.assembly import assemble, plan_of
 from rackgate.telemetry.host import read_host
@@ -82,9 +82,9 @@ def test_all_sources_and_looks_at_a_node_share_one_connection_that_ends_with_the
     assert [SmiSource, HostSource, RemoteKernelLog] == [type(source) for source in sources]
     try:
         with ThreadPoolExecutor(max_workers=4) as pool:
-            look = pool.submit(probe_nodes, target)
+            look = pool.submit(lambda: measured_nodes(target, look_into_nodes(target)))
             polled = list(pool.map(lambda source: source.poll(), sources))
-            assert ("clock_offset_s", "n1") in look.result()
+            assert ("clock_offset_s", "n1") in look.result().probes
     finally:
         for source in sources:
             source.close()

@@ -29,8 +29,6 @@ ONCE = "rack"
 """Stands for the node where a probe runs once, on this machine."""
 
 _WIDTH = 32
-_PEER_WAIT_S = 15.0
-_PEER_PAUSE_S = 0.3
 _STARTED_BY_US = ("process", "container", "kubernetes", "simulated")
 
 

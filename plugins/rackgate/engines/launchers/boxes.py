@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from rackgate.engines.launchers.devices import device_request, without_cards
 from rackgate.engines.launchers.engine_container import EngineContainer, NetworkedContainer
 from rackgate.engines.launchers.settings import text, text_table, texts, whole_table
-from rackgate.engines.leftovers import LABEL_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,11 +46,6 @@ class BoxPlan:
     inside_port: int
     bind: tuple[str, int] | None
     network: str = ""
-
-    @property
-    def launch_label(self) -> str:
-        """The label that this launch alone has."""
-        return f"{LABEL_PREFIX}launch={self.labels[f'{LABEL_PREFIX}launch']}"
 
 
 def size_bytes(size: str) -> int:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-__all__ = ["free_port", "hold_port", "port_taken", "published_url", "url_of"]
+__all__ = ["free_port", "hold_port", "port_taken", "url_of"]
 
 
 def _family(host: str) -> socket.AddressFamily:
@@ -52,19 +48,3 @@ def hold_port(host: str, port: int) -> socket.socket:
 def url_of(host: str, port: int) -> str:
     """Return `http://host:port`, an IPv6 address in brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def published_url(
-    bindings: Mapping[str, Sequence[Mapping[str, str]] | None], inside: int, *, ipv6: bool = False
-) -> str:
-    """Return the URL of a container's port from what the daemon says of it, address and port of one binding.
-
-    A daemon may map one port of the container to different ports per address family; `localhost` with
-    either of them can lead to another container. Raises `KeyError` if that family is not mapped.
-    """
-    loopback, everywhere = ("::1", "::") if ipv6 else ("127.0.0.1", "0.0.0.0")
-    for binding in bindings.get(f"{inside}/tcp") or ():
-        address = binding.get("HostIp") or "0.0.0.0"
-        if (":" in address) == ipv6:
-            return url_of(loopback if address == everywhere else address, int(binding["HostPort"]))
-    raise KeyError(f"port {inside} is not published over {'IPv6' if ipv6 else 'IPv4'}")
