@@ -2,15 +2,20 @@
  *
  * One "KEY VALUE" a line; of card N the keys begin with "N.". "KEY! CODE" makes the call behind KEY
  * return CODE. "N.lost 1" makes every call on card N return GPU_IS_LOST, "hang_ms MS" makes every call
- * on a card last that long, "xid N CODE" is an event, each such line one. The file is read again when
- * it changed, while the library is loaded. Compiled with -DOLD_DRIVER it lacks the newer functions.
+ * on a card last that long, "xid N CODE" is an event, each such line one. The file is read again while
+ * the library is loaded, when the number in the file beside it (PATH.writes) says that it was written:
+ * it lies in memory, so that an answer costs no system call and waiting for an event no CPU. Compiled
+ * with -DOLD_DRIVER the library lacks the newer functions.
  */
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,21 +25,51 @@ enum { MAX_LINES = 2048, MAX_CARDS = 16 };
 static struct line { char key[64]; char value[128]; } lines[MAX_LINES];
 static int line_count, event_count, delivered, initialised;
 static struct { int card; unsigned long long code; } events[256];
-static struct timespec read_at;
-static off_t read_size = -1;
+static volatile unsigned *writes;
+static unsigned read_at; /* the number of the write that was read last */
 static char cards[MAX_CARDS];
+static double hang_ms;
+static int lost[MAX_CARDS];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static int by_key(const void *one, const void *other) {
     return strcmp(((const struct line *)one)->key, ((const struct line *)other)->key);
 }
 
+static int to_key(const void *key, const void *one) {
+    return strcmp((const char *)key, ((const struct line *)one)->key);
+}
+
+static const char *find(const char *key) {
+    struct line *found = bsearch(key, lines, (size_t)line_count, sizeof *lines, to_key);
+    return found ? found->value : NULL;
+}
+
+static double found_or_zero(const char *key) {
+    const char *value = find(key);
+    return value ? atof(value) : 0;
+}
+
+static void beside(char *out, size_t size) {
+    const char *path = getenv("NVML_STANDIN_STATE");
+    snprintf(out, size, "%s.writes", path ? path : "");
+}
+
+static void map_writes(void) {
+    char path[4096];
+    beside(path, sizeof path);
+    int file = open(path, O_RDONLY);
+    if (file < 0) return;
+    void *mapped = mmap(NULL, sizeof *writes, PROT_READ, MAP_SHARED, file, 0);
+    close(file);
+    if (mapped != MAP_FAILED) writes = mapped;
+}
+
 static void load(void) {
     const char *path = getenv("NVML_STANDIN_STATE");
-    struct stat now;
-    if (!path || stat(path, &now)) return;
-    if (now.st_mtim.tv_sec == read_at.tv_sec && now.st_mtim.tv_nsec == read_at.tv_nsec
-        && now.st_size == read_size) return;
+    if (!writes) map_writes();
+    if (!path || !writes || *writes == read_at) return;
+    unsigned now = *writes;
     FILE *file = fopen(path, "r");
     if (!file) return;
     char line[256];
@@ -49,15 +84,12 @@ static void load(void) {
     }
     fclose(file);
     qsort(lines, (size_t)line_count, sizeof *lines, by_key);
-    read_at = now.st_mtim;
-    read_size = now.st_size;
-}
-
-static const char *find(const char *key) {
-    struct line wanted;
-    snprintf(wanted.key, sizeof wanted.key, "%s", key);
-    struct line *found = bsearch(&wanted, lines, (size_t)line_count, sizeof *lines, by_key);
-    return found ? found->value : NULL;
+    read_at = now;
+    hang_ms = found_or_zero("hang_ms");
+    for (int card = 0; card < MAX_CARDS; card++) {
+        snprintf(line, sizeof line, "%d.lost", card);
+        lost[card] = found_or_zero(line) != 0;
+    }
 }
 
 static int answer(const char *key, char *out, size_t size) {
@@ -83,14 +115,21 @@ static int number(const char *key, double *out) {
 
 static int card_of(void *handle) { return (int)((char *)handle - cards); }
 
+static int wait_for_card(int card) { /* what every call on a card goes through */
+    if (card < 0 || card >= MAX_CARDS) return INVALID;
+    pthread_mutex_lock(&mutex);
+    load();
+    double waits_ms = hang_ms;
+    int code = lost[card] ? LOST : OK;
+    pthread_mutex_unlock(&mutex);
+    if (waits_ms > 0) usleep((useconds_t)(waits_ms * 1000));
+    return code;
+}
+
 static int card_text(void *handle, const char *name, char *out, size_t size) {
     char key[64];
-    double lost = 0, hang_ms = 0;
-    int card = card_of(handle);
-    if (card < 0 || card >= MAX_CARDS) return INVALID;
-    if (number("hang_ms", &hang_ms) == OK && hang_ms > 0) usleep((useconds_t)(hang_ms * 1000));
-    snprintf(key, sizeof key, "%d.lost", card);
-    if (number(key, &lost) == OK && lost) return LOST;
+    int card = card_of(handle), code = wait_for_card(card);
+    if (code != OK) return code;
     snprintf(key, sizeof key, "%d.%s", card, name);
     return answer(key, out, size);
 }
@@ -268,9 +307,9 @@ int nvmlDeviceGetGpuFabricInfoV(void *card, struct fabric *out) {
 }
 struct field { uint32_t id, scope; int64_t at, latency; int32_t type, code; union { double d; unsigned long long u; } value; };
 int nvmlDeviceGetFieldValues(void *card, int count, struct field *fields) {
-    double lost = 0; char key[32];
-    snprintf(key, sizeof key, "%d.lost", card_of(card));
-    if (number(key, &lost) == OK && lost) return LOST;
+    char key[32];
+    int lost_or_ok = wait_for_card(card_of(card));
+    if (lost_or_ok != OK) return lost_or_ok;
     for (int i = 0; i < count; i++) {
         snprintf(key, sizeof key, "field.%u", fields[i].id);
         fields[i].type = 3;
@@ -289,13 +328,18 @@ int nvmlDeviceRegisterEvents(void *card, unsigned long long kinds, void *set) {
 }
 struct event { void *card; unsigned long long kind, data; unsigned instance, compute; };
 int nvmlEventSetWait_v2(void *set, struct event *out, unsigned timeout_ms) {
+    char path[4096], told[4096];
     (void)set;
-    for (unsigned waited = 0;; waited += 5) {
+    beside(path, sizeof path);
+    struct pollfd watch = {inotify_init1(IN_CLOEXEC), POLLIN, 0};
+    inotify_add_watch(watch.fd, path, IN_MODIFY);
+    for (int more = 1;;) {
         pthread_mutex_lock(&mutex);
         load();
         int there = delivered < event_count, now = delivered;
         if (there) delivered++;
         pthread_mutex_unlock(&mutex);
+        if (there || !more) close(watch.fd);
         if (there) {
             memset(out, 0, sizeof *out);
             out->card = &cards[events[now].card];
@@ -304,7 +348,7 @@ int nvmlEventSetWait_v2(void *set, struct event *out, unsigned timeout_ms) {
             out->instance = out->compute = 0xffffffff;
             return OK;
         }
-        if (waited >= timeout_ms) return TIMED_OUT;
-        usleep(5000);
+        if (!more) return TIMED_OUT;
+        more = poll(&watch, 1, (int)timeout_ms) > 0 && read(watch.fd, told, sizeof told) > 0;
     }
 }

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -63,6 +64,7 @@ class StandIn:
     def __init__(self, folder, library, count):
         self.path = folder / "state"
         self.library = library
+        self.writes = 0
         self.values = {"driver": "580.82.07", "library": "13.580.82.07", "cuda": 13000, "cards": count}
         self.events = []
         for index in range(count):
@@ -102,7 +104,9 @@ class StandIn:
         lines = [f"{name} {value}" for name, value in self.values.items() if value is not None]
         fresh.write_text("\n".join([*lines, *self.events]) + "\n")
         os.replace(fresh, self.path)  # noqa: PTH105
-        self.path.touch()
+        self.writes += 1
+        with Path(f"{self.path}.writes").open("r+b" if self.writes > 1 else "wb") as told:
+            told.write(self.writes.to_bytes(4, sys.byteorder))
 
 
 def uuid_of(index):

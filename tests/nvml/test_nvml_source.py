@@ -239,6 +239,64 @@ def test_what_moves_at_once_comes_with_each_poll_and_the_rest_by_the_second(stan
     assert "power_limit_w" not in found
 
 
+@pytest.fixture
+def brief(stand_in):
+    opened = NvmlSource(node_of(2), environment=stand_in.environment, slow_s=60.0, full_s=60.0)
+    opened.poll()
+    yield opened
+    opened.close()
+
+
+def test_each_card_keeps_its_own_values_in_a_short_look(stand_in, brief):
+    stand_in.card(0, temperature=51, power_mw=300500, sm_clock=1410, reasons=0x4)
+    stand_in.card(1, temperature=62, power_mw=99000, sm_clock=1980, reasons=0x100)
+    readings = brief.poll()
+    found = {
+        entity: {field: one.value for field, one in by_field(readings, entity).items()}
+        for entity in ("n1/gpu0", "n1/gpu1")
+    }
+    assert {
+        "n1/gpu0": dict(zip(REQUIRED, (51.0, 300.5, 1410.0, 4.0), strict=True)),
+        "n1/gpu1": dict(zip(REQUIRED, (62.0, 99.0, 1980.0, 256.0), strict=True)),
+    } == found
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"power_mw": 2**32 - 1}, Reason.BLANK),
+        ({"power_mw!": 4}, Reason.NO_PERMISSION),
+        ({"lost": 1}, Reason.DIED),
+    ],
+)
+def test_in_a_short_look_too_a_value_that_is_none_says_why_and_comes_again(stand_in, brief, change, reason):
+    stand_in.card(1, **change)
+    readings = brief.poll()
+    assert (None, reason) == (
+        by_field(readings, "n1/gpu1")["power_w"].value,
+        by_field(readings, "n1/gpu1")["power_w"].reason,
+    )
+    assert by_field(readings)["power_w"].value == pytest.approx(412.1)
+    stand_in.card(1, **(dict.fromkeys(change) | {"power_mw": 5000}))
+    assert by_field(brief.poll(), "n1/gpu1")["power_w"].value == 5.0
+
+
+def test_in_a_short_look_a_card_without_a_handle_stays_absent(stand_in):
+    stand_in.card(0, handle=15)
+    source = NvmlSource(node_of(2), environment=stand_in.environment, slow_s=60.0, full_s=60.0)
+    for _ in range(2):
+        readings = source.poll()
+        assert {one.reason for one in by_field(readings).values()} == {Reason.ABSENT}
+        assert by_field(readings, "n1/gpu1")["temperature_c"].value == 41.0
+    source.close()
+
+
+def test_an_xid_event_is_told_by_a_short_look_too(stand_in, brief):
+    stand_in.xid(1, 79)
+    seen = until(lambda: [one for one in brief.poll() if one.field == "xid"])
+    assert [(one.entity, one.value) for one in seen] == [("n1/gpu1", 79.0)]
+
+
 def cpu_ticks(pid):
     parts = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return int(parts[11]) + int(parts[12])

@@ -1,21 +1,22 @@
-"""A process that answers one line of JSON with another, or is left alone with what it hangs in."""
+"""A process that answers one line with another, or is left alone with what it hangs in."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["Child", "ChildDied", "ChildHangs", "kill_group"]
+
+T = TypeVar("T")
 
 _START_S = 20.0
 _DEATH_S = 2.0
@@ -26,7 +27,7 @@ class ChildHangs(Exception):
 
 
 class ChildDied(Exception):
-    """It ended, or answered something that is no JSON."""
+    """It ended, or answered something that cannot be read."""
 
 
 class Child:
@@ -46,9 +47,10 @@ class Child:
         """The running process, None if there is none."""
         return None if self._process is None else self._process.pid
 
-    def ask(self, question: Mapping[str, Any], deadline_s: float) -> Any:
-        """Return its answer; raises ChildHangs after `deadline_s`, ChildDied if there is nobody to ask.
+    def ask(self, question: bytes, read: Callable[[bytes], T], deadline_s: float) -> T:
+        """Return what `read` makes of its answer to a line.
 
+        Raises ChildHangs after `deadline_s`, ChildDied if there is nobody to ask or `read` raises ValueError.
         The first question may take longer, as Python starts. While a killed process is stuck in the
         kernel no other is started: a sick driver is not asked again.
         """
@@ -60,9 +62,8 @@ class Child:
         fresh = self._process is None
         process = self._process or self._start()
         try:
-            _pipe(process.stdin).write(json.dumps(question).encode() + b"\n")
-            _pipe(process.stdin).flush()
-            return json.loads(self._line(process, deadline_s + (_START_S if fresh else 0.0)))
+            _pipe(process.stdin).write(question)
+            return read(self._line(process, deadline_s + (_START_S if fresh else 0.0)))
         except TimeoutError as error:
             self._abandon()
             raise ChildHangs(f"no answer within {deadline_s:g} s") from error
@@ -92,6 +93,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            bufsize=0,
             env=None if self._environment is None else {**os.environ, **self._environment},
             start_new_session=True,
         )

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "BRIEF",
     "Asked",
     "ask",
     "attempt",
@@ -67,9 +66,6 @@ _FIELD_IDS = {
     "nvlink_symbol_errors": (221, 1.0),
     "recovery_action": (230, 1.0),
 }
-BRIEF = ("temperature_c", "power_w", "sm_clock_mhz", "clock_event_reasons")
-"""What `brief_values` gives, in its order."""
-
 _FAST_IDS = ("memory_temperature_c", "energy_j", "power_instant_w")
 _VALUE_NAMES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 _BLANK_INTEGERS = frozenset({2**32 - 1, 2**64 - 1})
@@ -190,24 +186,24 @@ def card_signals(
     return found
 
 
-def brief_values(nvml: Any, handle: Any) -> list[Any]:
-    """Return what `card_signals` gives in brief, in its order: values, or [reason, detail].
+def brief_values(nvml: Any, handle: Any) -> list[float] | None:
+    """Return the values of what is `REQUIRED`, in its order; None if any of it has none.
 
     It is asked ten times a second: what is answered at once takes no detour through `Asked`.
     """
     try:
-        values = [
-            float(nvml.nvmlDeviceGetTemperature(handle, 0)),
-            nvml.nvmlDeviceGetPowerUsage(handle) * 1e-3,
-            float(nvml.nvmlDeviceGetClockInfo(handle, 1)),
-            float(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)),
-        ]
+        told = (
+            nvml.nvmlDeviceGetTemperature(handle, 0),
+            nvml.nvmlDeviceGetPowerUsage(handle),
+            nvml.nvmlDeviceGetClockInfo(handle, 1),
+            nvml.nvmlDeviceGetCurrentClocksEventReasons(handle),
+        )
     except (AttributeError, NVMLError):
-        values = list(_BLANK_INTEGERS)
-    if not _BLANK_INTEGERS.isdisjoint(values):
-        asked = card_signals(nvml, handle, slow=False, brief=True).values()
-        return [one.value if one.reason is None else [one.reason, one.detail] for one in asked]
-    return values
+        return None
+    if not _BLANK_INTEGERS.isdisjoint(told):
+        return None
+    temperature, power_mw, clock, reasons = told
+    return [float(temperature), power_mw * 1e-3, float(clock), float(reasons)]
 
 
 def _temperature(nvml: Any, handle: Any) -> Any:

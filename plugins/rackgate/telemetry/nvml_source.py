@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rackgate.measurement import Reason
 from rackgate.telemetry.child import Child, ChildDied, ChildHangs
+from rackgate.telemetry.nvml_wire import ALL, BRIEF, FULL, answer_of
 from rackgate.telemetry.reading import REQUIRED, Reading, missing_readings
 from rackgate.telemetry.smi_inventory import ListedCard
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rackgate.node import Card, Node
+    from rackgate.telemetry.nvml_wire import Numbers
 
 __all__ = ["NvmlSource"]
 
@@ -58,6 +60,7 @@ class NvmlSource:
         self._child = Child("rackgate.telemetry.nvml_worker", environment)
         self._slow_at = self._full_at = -1e9
         self._events_problem = ""
+        self._told: Mapping[str, Any] = {}
         self._places: list[int | None] = [self._index_of(card) for card in node.cards]
 
     def poll(self) -> list[Reading]:
@@ -65,13 +68,15 @@ class NvmlSource:
         now_s = time.monotonic()
         slow, brief = now_s - self._slow_at >= self._slow_s, now_s - self._full_at < self._full_s
         try:
-            answer = self._child.ask({"slow": slow, "brief": brief}, self._deadline_s)
+            question = ALL if slow else BRIEF if brief else FULL
+            told = self._child.ask(question, answer_of, self._deadline_s)
         except ChildHangs as error:
             self._slow_at = -1e9
             return self.nothing(Reason.TIMEOUT, f"driver unresponsive: {error}")
         except ChildDied as error:
             self._slow_at = -1e9
             return self.nothing(Reason.DIED, f"the process that asks NVML ended: {error}")
+        answer = told if isinstance(told, dict) else self._in_words(told)
         if "problem" in answer:
             known = (Reason.INSTRUMENT, f"NVML {answer['problem']}: {answer['text']}")
             return self.nothing(*_PROBLEMS.get(answer["problem"], known))
@@ -84,6 +89,7 @@ class NvmlSource:
             self.driver = answer["driver"]
             self.problem = self._events_problem = answer["events_problem"]
             self._places = [self._index_of(card) for card in self._node.cards]
+        self._told = answer
         readings = self._readings(answer)
         return [*readings, self._watching(int(answer["t_ns"]))] if slow else readings
 
@@ -114,6 +120,15 @@ class NvmlSource:
     def close(self) -> None:
         """End the process."""
         self._child.close()
+
+    def _in_words(self, numbers: Numbers) -> dict[str, Any]:
+        """Return what the numbers say of the cards of the answer before, of which none was lost since."""
+        t_ns, *values = numbers
+        each, cards = len(REQUIRED), {}
+        for place, index in enumerate(self._told["cards"]):
+            cards[index] = values[each * place : each * (place + 1)]
+        refused = self._told["refused"]
+        return {"t_ns": t_ns, "fields": REQUIRED, "cards": cards, "refused": refused, "events": ()}
 
     def _readings(self, answer: Mapping[str, Any]) -> list[Reading]:
         node, t_ns, fields = self._node.name, int(answer["t_ns"]), answer["fields"]

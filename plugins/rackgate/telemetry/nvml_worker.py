@@ -1,14 +1,12 @@
-"""The process that asks the driver: one line of JSON in, one line out, until its standard input ends.
+"""The process that asks the driver: a question of `nvml_wire` in, an answer out, until its input ends.
 
-`{"slow": true}` asks for the fields that seldom change too, `{"brief": true}` for those alone that move
-at once. `fields` names the values of each card, in their order. A driver that hangs takes this process
+`fields` of an answer names the values of each card, in their order. A driver that hangs takes this process
 with it, not the one that measures.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import sys
 import threading
@@ -17,8 +15,9 @@ from typing import Any
 
 import pynvml
 
-from rackgate.telemetry.nvml import BRIEF, brief_values, card_signals
+from rackgate.telemetry.nvml import brief_values, card_signals
 from rackgate.telemetry.nvml_facts import card_facts, driver_facts
+from rackgate.telemetry.nvml_wire import ALL, BRIEF, FULL, numbers_line, words_line
 
 __all__ = ["main"]
 
@@ -49,6 +48,10 @@ class _Driver:
         if event_set is not None:
             watch = threading.Thread(target=self._watch, args=(event_set,), name="xid-events", daemon=True)
             watch.start()
+
+    @property
+    def has_events(self) -> bool:
+        return bool(self._events)
 
     def events(self) -> list[dict[str, Any]]:
         with self._lock:
@@ -97,14 +100,26 @@ def _host_memory_bytes() -> int | None:
         return None
 
 
-def _answer(driver: _Driver, *, slow: bool, brief: bool, first: bool) -> dict[str, Any]:
-    names: list[str] = list(BRIEF)
+def _numbers(driver: _Driver) -> bytes | None:
+    """Return what moves at once; None if a card gives no value, or there is more to say."""
+    values: list[float] = []
+    for handle in driver.handles.values():
+        found = brief_values(pynvml, handle)
+        if found is None:
+            return None
+        values += found
+    return None if driver.has_events else numbers_line(time.perf_counter_ns(), values)
+
+
+def _words(driver: _Driver, question: bytes, *, first: bool) -> bytes:
+    slow = question == ALL
+    brief = not slow and question != FULL
+    names: list[str] = []
     cards: dict[int, list[Any]] = {}
     for index, handle in driver.handles.items():
-        if brief and not slow:
-            cards[index] = brief_values(pynvml, handle)
-            continue
-        signals = card_signals(pynvml, handle, slow=slow, host_memory_bytes=driver.host_memory_bytes)
+        signals = card_signals(
+            pynvml, handle, slow=slow, brief=brief, host_memory_bytes=driver.host_memory_bytes
+        )
         names = list(signals)
         cards[index] = [
             one.value if one.reason is None else [one.reason, one.detail] for one in signals.values()
@@ -118,24 +133,23 @@ def _answer(driver: _Driver, *, slow: bool, brief: bool, first: bool) -> dict[st
     }
     if first:
         answer |= {"facts": driver.facts, "driver": driver.driver, "events_problem": driver.events_problem}
-    return answer
+    return words_line(answer)
 
 
 def main() -> None:
     """Answer each line of standard input."""
     driver: _Driver | None = None
-    for line in sys.stdin:
-        asked = json.loads(line)
-        first = driver is None
+    for question in sys.stdin.buffer:
         try:
+            numbers = _numbers(driver) if driver is not None and question == BRIEF else None
+            first = driver is None
             driver = driver or _Driver()
-            slow, brief = bool(asked.get("slow")), bool(asked.get("brief"))
-            answer = _answer(driver, slow=slow, brief=brief, first=first)
+            answer = numbers or _words(driver, question, first=first)
         except pynvml.NVMLError as error:
             driver = None
-            answer = {"t_ns": time.perf_counter_ns(), "problem": error.value, "text": str(error)}
-        sys.stdout.write(json.dumps(answer, separators=(",", ":")) + "\n")
-        sys.stdout.flush()
+            answer = words_line({"t_ns": time.perf_counter_ns(), "problem": error.value, "text": str(error)})
+        sys.stdout.buffer.write(answer)
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -210,14 +210,19 @@ class Sampler:
         return TelemetryTable.concat([TelemetryTable.from_readings(before), *inside])
 
     def _watching(self) -> None:
-        """Say of each source that hangs, once per interval, that it does; write full parts."""
-        while not self.stopping.wait(self._interval_s):
+        """Say of each source that hangs, once per interval, that it does; write full parts.
+
+        While none hangs it looks a few times in the time that a source may take.
+        """
+        calm_s = max(self._interval_s, self._timeout_s / 4)
+        hanging: list[_Lane] = []
+        while not self.stopping.wait(self._interval_s if hanging else calm_s):
             now_ns = time.perf_counter_ns()
-            for lane in self._lanes:
-                if lane.overdue(now_ns, self._timeout_s):
-                    waited_s = (now_ns - lane.asked_ns) / 1e9
-                    text = f"{lane.source.name} has not answered for {waited_s:.0f} s"
-                    self.take(lane.source.nothing(Reason.TIMEOUT, text))
+            hanging = [lane for lane in self._lanes if lane.overdue(now_ns, self._timeout_s)]
+            for lane in hanging:
+                waited_s = (now_ns - lane.asked_ns) / 1e9
+                text = f"{lane.source.name} has not answered for {waited_s:.0f} s"
+                self.take(lane.source.nothing(Reason.TIMEOUT, text))
             if len(self._recent) - self._written > _KEPT_READINGS:
                 self.flush()
 

@@ -49,16 +49,14 @@ class Thinning:
 
         A source that lost a card, or is lost, speaks of the required signals alone.
         """
-        required: dict[str, list[Reading]] = {}
+        silent: dict[str, list[Reading]] = {}
         for one in told:
-            if one.field in REQUIRED:
-                required.setdefault(one.entity, []).append(one)
-        lost = {
-            entity: ones[0]
-            for entity, ones in required.items()
-            if len(ones) == len(REQUIRED) and all(one.value is None for one in ones)
-        }
-        said = {(one.entity, one.field) for one in told} if lost else set()
+            if one.value is None and one.field in REQUIRED:
+                silent.setdefault(one.entity, []).append(one)
+        lost = {entity: ones[0] for entity, ones in silent.items() if len(ones) == len(REQUIRED)}
+        if not lost:
+            return []
+        said = {(one.entity, one.field) for one in told}
         return [
             replace(lost[entity], field=field)
             for entity, field in sorted(self._had_value)
