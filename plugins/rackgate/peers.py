@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from rackgate.slo import Slo
     from rackgate.target import EngineSpec, Target
 
-__all__ = ["LEAST_PEERS", "PEER_METRICS", "peers_of", "too_few_peers"]
+__all__ = ["LEAST_PEERS", "PEER_METRICS", "peers_of", "too_few_peers", "under_engine"]
 
 PEER_METRICS = frozenset(
     {
@@ -22,6 +22,7 @@ LEAST_PEERS = 2
 """Of fewer than two others nobody can say which one is unlike the rest."""
 
 _OF_ENGINES = ("ttft_to_peers", "tpot_to_peers")
+_UNDER_ENGINES = "memory_in_use_mib"
 
 
 def peers_of(entity: str, target: Target) -> tuple[str, ...]:
@@ -44,7 +45,7 @@ def peers_of(entity: str, target: Target) -> tuple[str, ...]:
 
 def too_few_peers(row: Slo, entity: str, target: Target) -> str:
     """Say that the target declares too few like the entity to compare it with; empty if there are enough."""
-    if row.metric not in PEER_METRICS:
+    if row.metric not in PEER_METRICS and not (row.metric == _UNDER_ENGINES and under_engine(entity, target)):
         return ""
     engine = next((one for one in target.engines if one.entity == entity), None)
     if row.metric in _OF_ENGINES and engine is not None and len(engine.cards) != 1:
@@ -53,6 +54,11 @@ def too_few_peers(row: Slo, entity: str, target: Target) -> str:
     if found >= LEAST_PEERS:
         return ""
     return f"target {target.name} declares {found} like {entity}: one is compared with at least two others"
+
+
+def under_engine(card: str, target: Target) -> bool:
+    """Return whether an engine is on the card before a run begins: its memory is not free then."""
+    return any(card in engine.cards for engine in target.engines if engine.runs_already)
 
 
 def _kind(card: str, target: Target) -> tuple[object, ...]:

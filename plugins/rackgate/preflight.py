@@ -11,6 +11,7 @@ from rackgate.host_look import NodesLook
 from rackgate.judge import judge
 from rackgate.measurement import Measurement, Reason, missing, truth
 from rackgate.slo import Severity
+from rackgate.telemetry.card_memory import MEMORY_IN_USE
 from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
 from rackgate.telemetry.chassis_probes import firmware_of_nodes, probe_chassis
 from rackgate.telemetry.driver_probes import probe_domains, probe_driver
@@ -39,6 +40,7 @@ __all__ = [
     "measured_cards",
     "measured_hosts",
     "measured_nodes",
+    "memory_before_engines",
     "probe_cards",
     "recorded_facts",
 ]
@@ -59,6 +61,13 @@ def probe_cards(target: Target) -> Probes:
         for node, (readings, listed) in zip(target.nodes, looks, strict=True):
             found.update(measured_cards(node, readings, listed))
     return found
+
+
+def memory_before_engines(target: Target) -> Probes:
+    """Return what memory of each card is in use before this run starts engines; nothing if it starts none."""
+    if all(engine.runs_already for engine in target.engines):
+        return {}
+    return {key: one for key, one in probe_cards(target).items() if key[0] == MEMORY_IN_USE}
 
 
 def measured_cards(node: Node, readings: Sequence[Reading], listed: tuple[ListedCard, ...] | None) -> Probes:

@@ -89,6 +89,11 @@ class EngineSpec:
         return tuple(dict.fromkeys(member.node for member in self.members))
 
     @property
+    def runs_already(self) -> bool:
+        """Whether it is there before a run begins; the simulated rack comes up whole."""
+        return self.launcher in ("remote", "simulated")
+
+    @property
     def title(self) -> str:
         """What messages call it: a gateway that a run starts is a spec too, and the only one of its name."""
         return self.name if self.name == GATEWAY else f"engine {self.name}"

@@ -17,6 +17,7 @@ from rackgate.planning import plan_checks
 from rackgate.preflight import measured_nodes, probe_cards
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.site import Site
+from rackgate.telemetry.card_memory import unaccounted_memory
 from rackgate.telemetry.container_probe import CONTAINER_PROBES
 from rackgate.telemetry.storage_probe import STORAGE_PROBES
 from rackgate.verdict import Verdict
@@ -51,6 +52,7 @@ def test_the_doctor_says_beforehand_what_preflight_then_says(registry, scenario,
             **probe_cards(site.target),
             **measured_nodes(site.target, look_into_nodes(site.target)).probes,
         }
+        probes |= unaccounted_memory(site.target, probes)
     seen = Observation(stage="preflight", target=site.target, probes=probes)
     told, judged = {}, {}
     for one in found:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing, truth
 from rackgate.preflight import measured_cards, measured_hosts
+from rackgate.telemetry.card_memory import unaccounted_memory
 from rackgate.telemetry.card_probes import probe_readings
 from rackgate.telemetry.event_probes import probe_events
 
@@ -41,4 +42,4 @@ def measured_now(seen: Examination, profile: str) -> Probes:
         elif engine.unlisted:
             nothing = missing("model_served", entity, "bool", Reason.UNSUPPORTED, engine.text)
             found["model_served", entity] = nothing
-    return found
+    return found | unaccounted_memory(seen.target, found)

@@ -73,7 +73,7 @@ class CardKnobs:
     restart_works: bool = True
 
     # The card itself; `sku` is what the target says that it is, `clock_events` the bits of clock events
-    # that stand while it works, whatever its counters say.
+    # that stand while it works, whatever its counters say, `memory_held_mib` what somebody else holds.
     sku: str = ""
     idle_power_w: float = 90.0
     full_power_w: float = 760.0
@@ -89,6 +89,7 @@ class CardKnobs:
     power_limit_works: bool = True
     memory_hotter_c: float = 6.0
     clock_events: int = 0
+    memory_held_mib: int = 0
 
     # Its health counters: as they stand, and what comes to them with each second of work.
     ecc_volatile_uncorrectable: int = 0

@@ -90,6 +90,7 @@ class CardSensors:
         used_mib = round(_WEIGHTS_MIB + _MIB_PER_TOKEN * self.state[Slot.KV_TOKENS])
         if not self.state[Slot.SERVING]:
             used_mib = 0
+        used_mib += self.knobs.memory_held_mib
         reasons = _SW_THERMAL_SLOWDOWN | _HW_THERMAL_SLOWDOWN if self.throttled else 0
         if not reasons and self.utilisation < 0.01:
             reasons = _GPU_IDLE

@@ -25,7 +25,7 @@ CARD_PROBES = {
     "ecc_aggregate_uncorrectable": ("errors", "Uncorrectable memory errors of the card's whole life."),
     "nvlinks_up": ("links", "NVLink links that are active."),
     "pcie_width_lost": ("lanes", "PCIe lanes below what the card can have."),
-    "memory_in_use_mib": ("MiB", "Memory of the card that is in use before any engine is started."),
+    "memory_in_use_mib": ("MiB", "Memory of the card in use that no engine of the target accounts for."),
 }
 """Unit and definition of each probe of a card."""
 

@@ -26,10 +26,12 @@ def observation(rack_run: Run, request: pytest.FixtureRequest) -> Observation:
         held_back,
         measured_hosts,
         measured_nodes,
+        memory_before_engines,
         probe_cards,
         recorded_facts,
     )
     from rackgate.probes.stage import probe_stage
+    from rackgate.telemetry.card_memory import unaccounted_memory
 
     rack_run.on_progress(f"preflight: {len(rack_run.target.nodes)} hosts")
     hosts = look_into_nodes(rack_run.target, profile=rack_run.profile)
@@ -38,6 +40,7 @@ def observation(rack_run: Run, request: pytest.FixtureRequest) -> Observation:
         rack_run.on_progress(f"preflight: {who_answered(hosts)}")
     planned = rack_run.ledger.planned.values()
     rack_run.held = held_back(planned, measured_hosts(rack_run.target, hosts.facts))
+    before = memory_before_engines(rack_run.target)
     tools = probe_stage(rack_run, "preflight", engines_up=False)
     rack_engines: Site = request.getfixturevalue("rack_engines")
     target = rack_engines.target
@@ -54,4 +57,5 @@ def observation(rack_run: Run, request: pytest.FixtureRequest) -> Observation:
         **probe_cards(target),
         **nodes.probes,
     }
+    probes |= unaccounted_memory(target, probes, before)
     return Observation(stage="preflight", target=target, probes=probes, profile=rack_run.profile)
