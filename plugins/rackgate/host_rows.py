@@ -78,7 +78,7 @@ _NVIDIA = frozenset(
         *("nvlinks_up", "nvlinks_lost", "nvlink_error_growth", "fabric_outside", "imex_nodes_lost"),
         *("mig_differences", "foreign_processes", "unowned_memory_mib", "cards_not_in_container"),
         *("last_xid_changes", "power_limit_share", "power_peak_share", "pcie_width_lost", "pcie_lost"),
-        *("throttle_counters_s", "temperature_margin_c", "application_clocks_share"),
+        *("throttle_counters_s", "temperature_margin_c", "application_clocks_share", "performance_state"),
     }
 )
 """What is asked with NVIDIA's tools, or what other cards do not tell."""

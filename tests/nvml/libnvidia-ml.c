@@ -212,6 +212,7 @@ TEXT(nvmlDeviceGetName, "name")
 #define UNSIGNED(function, name) \
     int function(void *card, unsigned *out) { return card_unsigned(card, name, out); }
 UNSIGNED(nvmlDeviceGetPowerUsage, "power_mw")
+UNSIGNED(nvmlDeviceGetPerformanceState, "pstate")
 UNSIGNED(nvmlDeviceGetEnforcedPowerLimit, "power_limit_mw")
 UNSIGNED(nvmlDeviceGetFanSpeed, "fan")
 UNSIGNED(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_gen")

@@ -17,6 +17,7 @@ CARD = {
     "temperature": 41,
     "margin": 46,
     "power_mw": 412100,
+    "pstate": 0,
     "power_limit_mw": 700000,
     "energy_mj": 5000000,
     "sm_clock": 1980,

@@ -25,6 +25,7 @@ CHECKS = {
     "temperature_margin_c": (">=", 2.0, {"margin": 1}, {"margin!": 3, "threshold.1!": 3}),
     "power_limit_share": ("<=", 1.05, {"power_mw": 1_900_000}, {"power_mw!": 999}),
     "throttle_counters_s": ("<=", 0.1, {"field.270": 900_000_000}, {"field.270!": 3}),
+    "performance_state": ("==", 0.0, {"pstate": 2}, {"pstate": 32}),
     "idle_share": ("<=", 0.5, {"reasons": 1}, {"reasons!": 3}),
     "ecc_uncorrectable_growth": ("<=", 0.0, {"ecc_0_1": 1}, {"ecc_0_1!": 3}),
     "remapped_rows_growth": ("<=", 0.0, {"remapped": "1 1 0 0"}, {"remapped!": 3}),

@@ -13,6 +13,7 @@ from rackgate.telemetry.card_checks import (
     idle_share,
     peak_share_of_limit,
     share_of_limit,
+    slowest_state,
     standing_share,
     throttle_by_counters_s,
 )
@@ -235,6 +236,15 @@ def test_the_clock_of_a_card_is_that_of_its_busy_samples():
     assert busy_median(series([None]), masks, 0, SECOND).reason == Reason.BLANK
     assert mean_over(series([1, 2, 6]), 0, 2 * SECOND).value == 3.0
     assert mean_over(series([1, 2, None]), 0, 2 * SECOND).reason == Reason.BLANK
+
+
+def test_the_slowest_state_is_that_of_a_busy_sample():
+    states, masks = series([8, 8, 0, 2, 0, 12]), series([1, 1, 0, 4, 0, 1])
+    found = slowest_state(states, masks, 0, 5 * SECOND)
+    assert (found.value, found.count, found.detail) == (2.0, 3, "P2 in 1 of 3 samples")
+    assert slowest_state(states, masks, 4 * SECOND, 5 * SECOND).value == 0.0
+    assert slowest_state(states, series([1] * 6), 0, 5 * SECOND).reason == Reason.ABSENT
+    assert slowest_state(series([0, None]), masks, 0, SECOND).reason == Reason.BLANK
 
 
 def test_the_card_unlike_its_peers_stands_out():

@@ -28,6 +28,7 @@ def read(*lines, node=NODE):
         ("GET_GPU_RECOVERY_ACTION", "GPU_RECOVERY_ACTION", "recovery_action", 0),
         ("ECC_DBE_VOL_TOTAL", "ECC_DBE_VOL", "ecc_volatile_uncorrectable", 2),
         ("XID_ERRORS", "XID_ERROR", "last_xid", 31),
+        ("PSTATE", "PSTATE", "performance_state", 8),
     ],
 )
 def test_the_old_and_the_new_name_of_a_field_are_one(old, new, field, value):
@@ -46,6 +47,11 @@ def test_units_are_ours():
         f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{LABELS} 5000", f"DCGM_FI_DEV_SM_CLOCK_HERTZ{LABELS} 1980000000"
     )
     assert (found["energy_j"].value, found["sm_clock_mhz"].value) == (5.0, pytest.approx(1980.0))
+
+
+def test_a_state_that_the_driver_does_not_know_is_no_value():
+    found = read(f"DCGM_FI_DEV_PSTATE{LABELS} 32")["performance_state"]
+    assert (found.value, found.reason) == (None, Reason.BLANK)
 
 
 def test_every_name_leads_to_a_field_of_ours():

@@ -116,6 +116,11 @@ def measured(metric, rows, entity="n1/gpu0", faults=(), profile="ci", target=TAR
             1.0,
         ),
         ("application_clocks_share", readings("clock_event_reasons", [0, 0, 2, 6, 4]), pytest.approx(2 / 11)),
+        (
+            "performance_state",
+            [*readings("performance_state", [8, 0, 2]), *readings("clock_event_reasons", [1, 0, 0])],
+            2,
+        ),
         ("pcie_replays_per_min", readings("pcie_replays", [5, 5, 5, 9]), 4),
         ("idle_share", readings("clock_event_reasons", [0, 0, 1, 1, 0]), pytest.approx(2 / 11)),
         ("ecc_uncorrectable_growth", readings("ecc_volatile_uncorrectable", [0, 0, 0, 2]), 2),

@@ -48,6 +48,12 @@ def test_each_column_is_a_field_of_its_card():
     assert found["n1/gpu0", "mig_enabled"].value == 0.0
 
 
+def test_a_performance_state_is_its_number():
+    found = polled(f"{line(0, pstate='P2')}\n{line(1, pstate='[N/A]')}\n")
+    assert found["n1/gpu0", "performance_state"].value == 2.0
+    assert found["n1/gpu1", "performance_state"].reason == Reason.UNSUPPORTED
+
+
 def test_a_word_of_fault_is_no_value_and_no_end():
     found = polled(f"{line(0, **{'temperature.gpu': '[Unknown Error]'})}\n{line(1)}\n")
     assert found["n1/gpu0", "temperature_c"].reason == Reason.DIED

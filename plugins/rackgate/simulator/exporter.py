@@ -19,6 +19,7 @@ _HELP = {
     "DCGM_FI_DEV_GPU_TEMP_LIMIT": ("gauge", "Distance to the slowdown temperature (in C)."),
     "DCGM_FI_DEV_POWER_USAGE": ("gauge", "Power draw (in W)."),
     "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": ("counter", "Total energy consumption since boot (in mJ)."),
+    "DCGM_FI_DEV_PSTATE": ("gauge", "Performance state (P-State) 0-15. 0=highest"),
     "DCGM_FI_DEV_GPU_UTIL": ("gauge", "GPU utilization (in %)."),
     "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": ("gauge", "Current clock event reasons (bitmask)."),
     "DCGM_FI_DEV_XID_ERRORS": ("gauge", "Value of the last XID error encountered."),

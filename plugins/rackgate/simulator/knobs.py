@@ -89,6 +89,7 @@ class CardKnobs:
     power_limit_works: bool = True
     memory_hotter_c: float = 6.0
     clock_events: int = 0
+    performance_state: int = 0
     memory_held_mib: int = 0
 
     # Its health counters: as they stand, and what comes to them with each second of work.

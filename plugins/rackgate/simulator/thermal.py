@@ -104,6 +104,7 @@ class CardSensors:
             "DCGM_FI_DEV_GPU_TEMP_LIMIT": round(self.knobs.slowdown_c - self.temperature_c),
             "DCGM_FI_DEV_POWER_USAGE": round(self.power_w, 3),
             "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": round(self.energy_j * 1e3),
+            "DCGM_FI_DEV_PSTATE": self.knobs.performance_state,
             "DCGM_FI_DEV_GPU_UTIL": round(100 * self.utilisation),
             "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": reasons,
             "DCGM_FI_DEV_XID_ERRORS": self._last_xid(),

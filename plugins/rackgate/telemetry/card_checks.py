@@ -35,6 +35,7 @@ __all__ = [
     "limit_of",
     "peak_share_of_limit",
     "share_of_limit",
+    "slowest_state",
     "standing_share",
     "throttle_by_counters_s",
 ]
@@ -164,15 +165,30 @@ def cap_shortfall(
 
 def busy_median(series: Series, reasons: Series, start_ns: int, end_ns: int) -> Finding:
     """Return the median of the window's samples in which the card does not say that it is idle (bit 0x1)."""
+    busy = _busy(series, reasons, start_ns, end_ns)
+    return busy if isinstance(busy, Finding) else Finding(value=float(np.median(busy)), count=len(busy))
+
+
+def slowest_state(states: Series, reasons: Series, start_ns: int, end_ns: int) -> Finding:
+    """Return the slowest performance state (P0 is 0) of the samples in which the card is not idle."""
+    busy = _busy(states, reasons, start_ns, end_ns)
+    if isinstance(busy, Finding):
+        return busy
+    slowest = float(busy.max())
+    detail = f"P{slowest:.0f} in {int((busy == slowest).sum())} of {len(busy)} samples"
+    return Finding(value=slowest, count=len(busy), detail=detail)
+
+
+def _busy(series: Series, reasons: Series, start_ns: int, end_ns: int) -> np.ndarray | Finding:
     gap, (moments, values) = uncovered(series, start_ns, end_ns), present_samples(series)
     if gap is not None or not len(window_values(series, start_ns, end_ns)):
         return gap or no_sample(series)
     told, masks = present_samples(reasons)
     idle = np.isin(moments, told[(masks.astype(np.int64) & _IDLE) != 0])
-    busy = values[(moments >= start_ns) & (moments <= end_ns) & ~idle]
+    busy: np.ndarray = values[(moments >= start_ns) & (moments <= end_ns) & ~idle]
     if not len(busy):
         return Finding(value=None, reason=Reason.ABSENT, detail="the card is idle in every sample")
-    return Finding(value=float(np.median(busy)), count=len(busy))
+    return busy
 
 
 def deviation_from_peers(values: Mapping[str, float | None]) -> dict[str, Finding]:

@@ -32,6 +32,8 @@ __all__ = [
     "samples_by_card",
 ]
 
+_UNKNOWN_STATE = 32.0  # NVML_PSTATE_UNKNOWN, as it came
+
 # DCGM's blank values start here and count up: blank, not found, not supported, no permission. Exporters
 # print them as they are, rounded to a double, or times 100 where they show a ratio in percent.
 _BLANKS = (
@@ -219,6 +221,8 @@ def _reading(page: CardPage, name: str, value: float) -> tuple[float | None, Rea
     if name in page.contradictions:
         first, second = page.contradictions[name]
         return None, Reason.INSTRUMENT, f"series of {name} contradict each other: {first:g} and {second:g}"
+    if NAMES[name][0] == "performance_state" and value == _UNKNOWN_STATE:
+        return None, Reason.BLANK, f"{name} is {value:.0f}: the driver does not know it"
     if is_blank(value):
         denied = value in _NO_PERMISSION
         reason = Reason.NO_PERMISSION if denied else Reason.BLANK

@@ -27,6 +27,7 @@ _BY_NAME = {
     "CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS": ("sw_thermal_slowdown_ns", 1.0),
     "CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS": ("hw_thermal_slowdown_ns", 1.0),
     "CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS": ("hw_power_brake_ns", 1.0),
+    "PSTATE": ("performance_state", 1.0),
     "GPU_UTIL": ("utilisation_pct", 1.0),
     "MEM_COPY_UTIL": ("memory_utilisation_pct", 1.0),
     "FB_USED": ("memory_used_mib", 1.0),

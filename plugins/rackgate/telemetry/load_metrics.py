@@ -12,6 +12,7 @@ from rackgate.telemetry.card_checks import (
     idle_share,
     peak_share_of_limit,
     share_of_limit,
+    slowest_state,
     standing_share,
     throttle_by_counters_s,
 )
@@ -86,6 +87,11 @@ def _clocks_set(table: TelemetryTable, card: str, start_ns: int, end_ns: int) ->
     return standing_share(table.series(card, "clock_event_reasons"), start_ns, end_ns, _CLOCKS_SETTING)
 
 
+def _performance_state(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
+    states, reasons = table.series(card, "performance_state"), table.series(card, "clock_event_reasons")
+    return slowest_state(states, reasons, start_ns, end_ns)
+
+
 def _remapped(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
     """Add both kinds of rows; without the uncorrectable ones nothing is known."""
     worse = growth(table.series(card, "remapped_rows_uncorrectable"), start_ns, end_ns)
@@ -152,6 +158,11 @@ _DEFINITIONS: dict[str, tuple[str, str, Callable[[TelemetryTable, str, int, int]
         "Share of samples during the load in which set clocks hold the card back (clock event 0x2).",
         _clocks_set,
     ),
+    "performance_state": (
+        "state",
+        "Slowest performance state of the samples in which the card is not idle: 0 is P0, the fastest.",
+        _performance_state,
+    ),
     "throttle_counters_s": (
         "s",
         "Time in thermal and power-brake clock events by the driver's counters.",
@@ -207,6 +218,7 @@ _INPUTS: dict[str, tuple[str, ...]] = {
     "throttle_counters_s": tuple(f"card:{name}" for name in THROTTLE_COUNTERS),
     "power_peak_share": ("card:power_instant_w|card:power_w", "card:power_limit_w"),
     "application_clocks_share": ("card:clock_event_reasons",),
+    "performance_state": ("card:performance_state", "card:clock_event_reasons"),
     "idle_share": ("card:clock_event_reasons",),
     "ecc_uncorrectable_growth": ("card:ecc_volatile_uncorrectable",),
     "remapped_rows_growth": ("card:remapped_rows_uncorrectable",),

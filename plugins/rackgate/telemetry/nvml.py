@@ -6,21 +6,15 @@ Imported by the process that asks the driver, and by tests: a call into a sick d
 from __future__ import annotations
 
 from ctypes import byref
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pynvml import NVMLError
 
 from rackgate.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from rackgate.telemetry.nvml_asking import BLANK_INTEGERS, REASONS, Asked, ask, attempt
 
 __all__ = [
-    "Asked",
-    "ask",
-    "attempt",
     "brief_values",
     "card_signals",
     "clock_event_reasons",
@@ -32,23 +26,9 @@ __all__ = [
 ]
 
 _UNIFIED_WITHIN = 0.005
+_UNKNOWN_STATE = 32  # NVML_PSTATE_UNKNOWN
 _SLOWDOWN = 1  # NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
 _LINKS = 18  # where the bindings do not say how many a card can have
-
-_REASONS = {
-    3: Reason.UNSUPPORTED,
-    4: Reason.NO_PERMISSION,
-    6: Reason.ABSENT,
-    9: Reason.NOT_CONFIGURED,
-    10: Reason.TIMEOUT,
-    12: Reason.TOOL_MISSING,
-    13: Reason.UNSUPPORTED,
-    15: Reason.DIED,
-    16: Reason.DIED,
-    18: Reason.NOT_CONFIGURED,
-    22: Reason.UNSUPPORTED,
-    28: Reason.ABSENT,
-}
 
 # Fields that NVML answers in one call: our name, NVML's field id, factor.
 _FIELD_IDS = {
@@ -68,42 +48,6 @@ _FIELD_IDS = {
 }
 _FAST_IDS = ("memory_temperature_c", "energy_j", "power_instant_w")
 _VALUE_NAMES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-_BLANK_INTEGERS = frozenset({2**32 - 1, 2**64 - 1})
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One answer: a value, or why there is none. `code` is NVML's return code."""
-
-    value: float | None
-    reason: Reason | None = None
-    detail: str = ""
-    code: int = 0
-
-
-def ask(what: str, call: Callable[[], Any], factor: float = 1.0) -> Asked:
-    """Return what a call gives times `factor`; an NVML error is the reason why there is no value."""
-    value, refused = attempt(what, call)
-    if refused is not None:
-        return refused
-    if type(value) is Asked:
-        return value
-    if value in _BLANK_INTEGERS:
-        return Asked(None, Reason.BLANK, f"{what}: NVML gives its blank value")
-    return Asked(float(value) * factor)
-
-
-def attempt(what: str, call: Callable[[], Any]) -> tuple[Any, Asked | None]:
-    """Return (what a call gives, None), or (None, why it was refused)."""
-    try:
-        return call(), None
-    except AttributeError:
-        return None, Asked(
-            None, Reason.UNSUPPORTED, f"{what}: the installed nvidia-ml-py has no such call", 13
-        )
-    except NVMLError as error:
-        reason = _REASONS.get(error.value, Reason.INSTRUMENT)
-        return None, Asked(None, reason, f"{what}: {error}", error.value)
 
 
 def clock_event_reasons(nvml: Any, handle: Any) -> Asked:
@@ -172,6 +116,7 @@ def card_signals(
         "temperature_margin_c": _margin(nvml, handle, found["temperature_c"]),
         "memory_clock_mhz": ask("memory clock", lambda: nvml.nvmlDeviceGetClockInfo(handle, 2)),
         "memory_used_mib": used,
+        "performance_state": _performance_state(nvml, handle),
         **_field_values(nvml, handle, tuple(_FIELD_IDS) if slow else _FAST_IDS),
     }
     if found["energy_j"].value is None:
@@ -184,6 +129,14 @@ def card_signals(
         }
         found |= _slow_signals(nvml, handle)
     return found
+
+
+def _performance_state(nvml: Any, handle: Any) -> Asked:
+    """Return 0 for P0, the fastest, to 15."""
+    told = ask("performance state", lambda: nvml.nvmlDeviceGetPerformanceState(handle))
+    if told.value != _UNKNOWN_STATE:
+        return told
+    return Asked(None, Reason.BLANK, "performance state: NVML does not know it")
 
 
 def brief_values(nvml: Any, handle: Any) -> list[float] | None:
@@ -200,7 +153,7 @@ def brief_values(nvml: Any, handle: Any) -> list[float] | None:
         )
     except (AttributeError, NVMLError):
         return None
-    if not _BLANK_INTEGERS.isdisjoint(told):
+    if not BLANK_INTEGERS.isdisjoint(told):
         return None
     temperature, power_mw, clock, reasons = told
     return [float(temperature), power_mw * 1e-3, float(clock), float(reasons)]
@@ -293,6 +246,6 @@ def _field(name: str, answer: Any) -> Asked:
     if answer.nvmlReturn:
         code = int(answer.nvmlReturn)
         detail = f"{name}: NVML answers {code} for field {answer.fieldId}"
-        return Asked(None, _REASONS.get(code, Reason.INSTRUMENT), detail, code)
+        return Asked(None, REASONS.get(code, Reason.INSTRUMENT), detail, code)
     value = getattr(answer.value, _VALUE_NAMES[answer.valueType])
     return ask(name, lambda: value, _FIELD_IDS[name][1])

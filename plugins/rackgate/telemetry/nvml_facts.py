@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rackgate.telemetry.nvml import attempt, fabric_info
+from rackgate.telemetry.nvml import fabric_info
+from rackgate.telemetry.nvml_asking import attempt
 from rackgate.telemetry.pci import canonical_pci
 
 __all__ = ["card_facts", "driver_facts"]

@@ -38,6 +38,7 @@ _FAST_CARD_FIELDS = {
     "clock_event_reasons": "bits",
     "utilisation_pct": "%",
     "memory_used_mib": "MiB",
+    "performance_state": "state",
 }
 
 CARD_FIELDS = {
@@ -78,6 +79,7 @@ CARD_FIELDS = {
 """Our name of each signal of a card and its unit, whatever the source calls it.
 
 `last_xid` is a gauge that stays: compare it with its value before the load, never with a bound.
+`performance_state` is 0 for P0, the fastest, to 15.
 `fabric_state` is NVML's: 0 not supported, 1 not started, 2 in progress, 3 completed.
 """
 

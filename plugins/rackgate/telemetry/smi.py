@@ -90,6 +90,8 @@ def _cell(column: str, text: str) -> Cell:
         return Cell(text)
     if word.lower() in _UNSUPPORTED:
         return Cell(text, supported=False)
+    if column == "pstate" and re.fullmatch(r"P\d+", word):
+        return Cell(text, float(word[1:]))
     try:
         return Cell(text, float(_UNITS.sub("", word)))
     except ValueError:

@@ -30,6 +30,7 @@ COLUMNS = {
     "memory_used_mib": "memory.used",
     "memory_total_mib": "memory.total",
     "fan_pct": "fan.speed",
+    "performance_state": "pstate",
     "pcie_generation": "pcie.link.gen.current",
     "pcie_generation_max": "pcie.link.gen.max",
     "pcie_width": "pcie.link.width.current",
