@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason, missing
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from rackgate.telemetry.remote_log import RemoteKernelLog
     from rackgate.telemetry.runner import Runner
 
-__all__ = ["NodesLook", "look_into_nodes", "who_answered"]
+__all__ = ["HOST_DEADLINE_S", "NodesLook", "look_into_nodes", "who_answered"]
 
 Probes = dict[tuple[str, str], "Measurement"]
 
-_DEADLINE_S = 4.0
+HOST_DEADLINE_S = 4.0
+"""How long a host may take to say one fact."""
+
 _LOST = (Reason.TIMEOUT, Reason.UNREACHABLE)
 
 
@@ -44,10 +47,16 @@ class NodesLook:
     firmware: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def look_into_nodes(target: Target, *, profile: str = "smoke") -> NodesLook:
+def look_into_nodes(
+    target: Target,
+    *,
+    profile: str = "smoke",
+    hung: Mapping[str, Mapping[str, Fact]] = MappingProxyType({}),
+) -> NodesLook:
     """Look at each node that can be asked, side by side: facts, kernel's log, storage, containers.
 
-    What the log says counts by the classes of the profile. A node that does not answer costs one deadline.
+    What the log says counts by the classes of the profile. A node that does not answer costs one deadline,
+    and so does a driver that hangs; `hung` are by node the facts that cost it already.
     """
     from rackgate.telemetry.assembly import plan_of
 
@@ -55,7 +64,9 @@ def look_into_nodes(target: Target, *, profile: str = "smoke") -> NodesLook:
     facts: dict[str, dict[str, Fact]] = {}
     found: Probes = {}
     with ThreadPoolExecutor(max_workers=32) as pool:
-        looks = pool.map(lambda node: _look_into(node, plan, target, profile), target.nodes)
+        looks = pool.map(
+            lambda node: _look_into(node, plan, target, profile, hung.get(node.name, {})), target.nodes
+        )
         for node, known, probes in looks:
             found.update(probes)
             if known is not None:
@@ -71,7 +82,7 @@ def who_answered(look: NodesLook) -> str:
 
 
 def _look_into(
-    node: Node, plan: TelemetryPlan, target: Target, profile: str
+    node: Node, plan: TelemetryPlan, target: Target, profile: str, hung: Mapping[str, Fact]
 ) -> tuple[Node, dict[str, Fact] | None, Probes]:
     """Return the facts of a node's host, and what its kernel's log, storage and containers show.
 
@@ -86,7 +97,7 @@ def _look_into(
     lost: Fact | None = None
     found: Probes = {}
     if runner is not None:
-        known = read_host(runner, _DEADLINE_S)
+        known = read_host(runner, HOST_DEADLINE_S, hung)
         lost = known["kernel"] if known["kernel"].reason in _LOST else None
         found |= _unasked(node, target, lost) if lost else _beyond(node, target, runner)
         runner.close()

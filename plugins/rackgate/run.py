@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rackgate.registry import Registry
     from rackgate.slo import Check
     from rackgate.target import Target
+    from rackgate.telemetry.fact import Fact
 
 __all__ = ["FolderInUse", "NotOpen", "Run"]
 
@@ -82,6 +83,7 @@ class Run:
         self.measured: dict[str, str] = {}
         self.notes: list[str] = []
         self.held: dict[str, str] = {}
+        self.hung: Mapping[str, Mapping[str, Fact]] = {}
         self.cards_lost: Callable[[], dict[str, str]] = dict
         self.offered_s: dict[str, float] = {}
         self.economies = Economies()

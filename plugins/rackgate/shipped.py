@@ -30,7 +30,7 @@ class Shipped:
 
             return simulated_target(simulated_settings(options))
         if options.target == "local":
-            return _this_machine(options.host_root)
+            return _this_machine(config, options.host_root)
         if options.target.startswith(("http://", "https://")):
             return _endpoint(options.target, options.model)
         from rackgate.config.target_file import load_target
@@ -56,13 +56,19 @@ class Shipped:
         register("kill", KillEngine)
 
 
-def _this_machine(host_root: str) -> Target:
+def _this_machine(config: pytest.Config, host_root: str) -> Target:
+    """Look as patiently as preflight does: what hangs now is not waited for again."""
     from rackgate.discovery.local import local_target
     from rackgate.discovery.look import look_at_this_machine
+    from rackgate.host_look import HOST_DEADLINE_S
+    from rackgate.startup import HUNG
     from rackgate.telemetry.runner import RootRunner
 
     stand_in = RootRunner(Path(host_root)) if host_root else None
-    return local_target(look_at_this_machine(stand_in))
+    machine = look_at_this_machine(stand_in, deadline_s=HOST_DEADLINE_S)
+    target = local_target(machine)
+    config.stash[HUNG] = {node.name: machine.hung for node in target.nodes}
+    return target
 
 
 def _endpoint(url: str, model: str) -> Target:

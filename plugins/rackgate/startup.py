@@ -31,20 +31,24 @@ from rackgate.slo import STAGES
 from rackgate.stages import Stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from rackgate.config.acceptance_file import Acceptance
     from rackgate.simulator import RackSettings
     from rackgate.slo import Check
     from rackgate.target import Target
+    from rackgate.telemetry.fact import Fact
 
-__all__ = ["OPTIONS", "REGISTRY", "Session", "prepare", "simulated_settings"]
+__all__ = ["HUNG", "OPTIONS", "REGISTRY", "Session", "prepare", "simulated_settings"]
 
 OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
 """The resolved options, for `pytest_rack_target`."""
 
 REGISTRY: pytest.StashKey[Registry] = pytest.StashKey()
 """What was registered, for `pytest_rack_target`."""
+
+HUNG: pytest.StashKey[Mapping[str, Mapping[str, Fact]]] = pytest.StashKey()
+"""By node the facts that hung while `pytest_rack_target` looked for them: preflight waits no second time."""
 
 _Read = TypeVar("_Read")
 _PACKAGES = ("pytest-rackgate", "pytest", "numpy", "httpx", "pyarrow")
@@ -125,6 +129,7 @@ def _run(
     except FolderInUse as error:
         raise pytest.UsageError(str(error)) from error
     run.instrument_handicap = _handicap(options, target)
+    run.hung = config.stash.get(HUNG, {})
     return run
 
 

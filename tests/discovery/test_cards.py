@@ -1,9 +1,13 @@
 import time
+from dataclasses import replace
 
 import pytest
 
 from rackgate.discovery.cards import cards_of_page, find_cards
+from rackgate.discovery.local import local_target
 from rackgate.discovery.look import look_at_this_machine
+from rackgate.host_look import look_into_nodes
+from rackgate.measurement import Reason
 from rackgate.telemetry.runner import RootRunner
 
 SMI = (
@@ -66,13 +70,40 @@ def test_a_page_without_cards_lists_none(page):
     assert () == cards_of_page(page)
 
 
-def test_a_driver_that_hangs_does_not_keep_anyone_waiting(folder, monkeypatch, tmp_path):
-    hanging = tmp_path / "nvidia-smi"
-    hanging.write_text("#!/bin/sh\nexec sleep 60\n")
-    hanging.chmod(0o755)
+@pytest.fixture
+def hanging(tmp_path, monkeypatch):
+    """Put a driver's tool in the way that hangs, and return the file of what it was asked."""
+    asked, tool = tmp_path / "asked", tmp_path / "nvidia-smi"
+    tool.write_text(f'#!/bin/sh\necho "$*" >> {asked}\nexec sleep 60\n')
+    tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
+    return asked
+
+
+def test_a_driver_that_hangs_does_not_keep_anyone_waiting(hanging):
     started = time.monotonic()
     machine = look_at_this_machine(deadline_s=1.0)
     assert time.monotonic() - started < 20
     assert "within" in machine.found.why
+
+
+def test_preflight_does_not_wait_again_for_a_driver_that_hung_a_moment_ago(hanging):
+    machine = look_at_this_machine(deadline_s=1.0)
+    before = hanging.read_text()
+    assert sorted(before.splitlines()) == sorted({*before.splitlines()})
+    target = local_target(replace(machine, services=()))
+    look = look_into_nodes(target, hung={machine.host: machine.hung})
+    assert before == hanging.read_text()
+    told = look.facts[machine.host]["driver_answer"]
+    assert (Reason.TIMEOUT, "nvidia-smi did not end within 1 s") == (told.reason, told.detail)
+    assert look.facts[machine.host]["kernel"].value
+
+
+def test_a_driver_that_answered_is_asked_again(hanging):
+    hanging.with_name("nvidia-smi").write_text(f'#!/bin/sh\necho "$*" >> {hanging}\nexit 9\n')
+    machine = look_at_this_machine(deadline_s=1.0)
+    assert {} == machine.hung
+    before = hanging.read_text()
+    look_into_nodes(local_target(replace(machine, services=())), hung={machine.host: machine.hung})
+    assert before != hanging.read_text()

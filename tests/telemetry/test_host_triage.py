@@ -12,7 +12,7 @@ from rackgate.telemetry.host import FACTS, read_host
 from rackgate.telemetry.host_demands import HostDemands
 from rackgate.telemetry.host_findings import host_findings
 from rackgate.telemetry.node_probes import probe_hosts
-from rackgate.telemetry.runner import LocalRunner
+from rackgate.telemetry.runner import LocalRunner, Ran
 from rackgate.telemetry.same_facts import compared_facts, outliers, splits
 from rackgate.verdict import Verdict
 
@@ -326,3 +326,33 @@ def test_a_tool_that_hangs_costs_a_host_its_deadline_once(tmp_path, monkeypatch)
     assert time.monotonic() - begin < 9  # one after the other they would need ten
     assert {Reason.TIMEOUT} == {facts[name].reason for name in ("driver_answer", "dkms")}
     assert facts["kernel"].value
+
+
+class Noting:
+    """A machine of eight cards that notes how long each command may take."""
+
+    name = "n1"
+
+    def __init__(self, persistence):
+        self.deadlines = {}
+        self._persistence = persistence
+
+    def run(self, command, deadline_s):
+        self.deadlines[command.argv[0]] = deadline_s
+        return Ran(text=f"inactive\n{self._persistence}\ninactive\n", status=3)
+
+    def read(self, *_):
+        return {
+            f"/proc/driver/nvidia/gpus/0000:{place:02x}:00.0/information": Ran(text="", status=0)
+            for place in range(8)
+        }
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(("persistence", "patience_s"), [("active", 2.0), ("inactive", 14.0)])
+def test_only_cards_that_sleep_are_waited_for(persistence, patience_s):
+    host = Noting(persistence)
+    read_host(host, 2.0)
+    assert (patience_s, 2.0) == (host.deadlines["nvidia-smi"], host.deadlines["modinfo"])

@@ -17,7 +17,7 @@ from rackgate.discovery.triage import triage_of
 from rackgate.measurement import Reason
 from rackgate.side_by_side import within
 from rackgate.telemetry.fact import Fact
-from rackgate.telemetry.host import FACTS, read_host
+from rackgate.telemetry.host import FACTS, hung_tools, read_host
 from rackgate.telemetry.inventory_probes import FACT_OF_PIN
 from rackgate.telemetry.runner import LocalRunner
 from rackgate.telemetry.smi_inventory import parse_inventory
@@ -54,6 +54,7 @@ def look_at_this_machine(
     services = answers.get("services", ())
     found, notes = _completed(answers.get("cards") or FoundCards(why=f"the driver: {late}"), services)
     containers, no_daemon = answers.get("boxes") or ((), late)
+    hung = hung_tools(answers["facts"]) if "facts" in answers else {}
     known = answers.get("facts") or dict.fromkeys(FACTS, Fact(None, Reason.TIMEOUT, late))
     triage = triage_of(asked, known, found, deadline_s)
     notes += [f"containers: {no_daemon}"] if no_daemon else []
@@ -67,6 +68,7 @@ def look_at_this_machine(
         busy=_busy(known, found),
         parents=parents(),
         versions=_versions(known),
+        hung=hung,
     )
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rackgate.telemetry.fact import Fact
+
 __all__ = ["Box", "FoundCard", "FoundCards", "Machine", "Service", "Step"]
 
 
@@ -84,7 +86,8 @@ class Machine:
     """This machine. `triage` is in the field's order: device, kernel module, driver, CUDA, containers.
 
     `notes` say what could not be looked at, and why. `busy` are the processes on each card, by its index,
-    `parents` the parent of each process of this machine, `versions` what a target may pin.
+    `parents` the parent of each process of this machine, `versions` what a target may pin, `hung` the facts
+    that are None because the driver's tool did not end in its time.
     """
 
     host: str
@@ -96,6 +99,7 @@ class Machine:
     busy: Mapping[int, frozenset[int]] = field(default_factory=dict)
     parents: Mapping[int, int] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    hung: Mapping[str, Fact] = field(default_factory=dict)
 
     def of_kind(self, kind: str) -> tuple[Service, ...]:
         """Return the services of one kind, in the order of their ports."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rackgate.measurement import Reason
@@ -21,7 +22,8 @@ from rackgate.telemetry.host_links import (
     partitions,
     ports,
 )
-from rackgate.telemetry.runner import Command, Ran
+from rackgate.telemetry.host_questions import COMMANDS, DRIVERS_TOOL, FILES
+from rackgate.telemetry.runner import Ran
 from rackgate.telemetry.smi_inventory import parse_inventory
 
 if TYPE_CHECKING:
@@ -29,70 +31,8 @@ if TYPE_CHECKING:
 
     from rackgate.telemetry.runner import Runner
 
-__all__ = ["FACTS", "Fact", "driver_mismatch", "read_host"]
+__all__ = ["FACTS", "Fact", "driver_mismatch", "hung_tools", "read_host"]
 
-_FILES = (
-    "/proc/sys/kernel/osrelease",
-    "/proc/modules",
-    "/proc/driver/nvidia/version",
-    "/proc/meminfo",
-    "/proc/self/limits",
-    "/proc/net/dev",
-    "/proc/driver/nvidia/gpus/*/information",
-    "/proc/driver/nvidia-nvswitch/devices/*/information",
-    "/sys/module/nvidia/version",
-    "/sys/firmware/memmap/0/type",
-    "/sys/firmware/efi/fw_platform_size",
-    "/sys/firmware/efi/efivars/SecureBoot-*",
-    "/sys/class/nvme/*/state",
-    "/sys/class/net/lo/operstate",
-    "/sys/kernel/security/lockdown",
-    "/etc/docker/daemon.json",
-    "/etc/cdi/*.yaml",
-    "/var/run/cdi/*.yaml",
-    "/etc/os-release",
-    "/sys/class/infiniband/*/ports/*/state",
-    "/sys/class/infiniband/*/ports/*/rate",
-    "/sys/class/infiniband/*/fw_ver",
-)
-_SHM = "/dev/shm"  # noqa: S108 - it is looked at, nothing is put there
-_COMMANDS = {
-    **CLOCK_COMMANDS,
-    "df_shm": Command(argv=("df", "-B1", "--output=size", _SHM)),
-    "services": Command(
-        argv=("systemctl", "is-active", "nvidia-fabricmanager", "nvidia-persistenced", "nvidia-imex")
-    ),
-    "nvidia_smi": Command(argv=("nvidia-smi", "-q", "-x"), grant="access to /dev/nvidiactl"),
-    "nvlink": Command(argv=("nvidia-smi", "nvlink", "--status"), grant="access to /dev/nvidiactl"),
-    "library_version": Command(argv=("modinfo", "-F", "version", "nvidia")),
-    "signer": Command(argv=("modinfo", "-F", "signer", "nvidia")),
-    "fabric_manager": Command(argv=("nv-fabricmanager", "--version")),
-    "toolkit": Command(argv=("nvidia-ctk", "--version")),
-    "bridges": Command(argv=("lspci", "-vv"), root=True, grant="CAP_SYS_ADMIN for `lspci -vv`"),
-    "cards": Command(argv=("nvidia-smi", "-L"), grant="access to /dev/nvidiactl"),
-    "imex_domain": Command(
-        argv=("nvidia-imex-ctl", "-N", "-j"), grant="read access to /etc/nvidia-imex/config.cfg"
-    ),
-    "pkeys": Command(
-        argv=("sh", "-c", "grep -Hv 0x0000 /sys/class/infiniband/*/ports/*/pkeys/*"), known_as="pkeys"
-    ),
-    "images": Command(
-        argv=(
-            *("docker", "images", "--no-trunc", "--format"),
-            "{{.Repository}}:{{.Tag}} {{.Digest}} {{.ID}}",
-        ),
-        grant="membership of the group docker (which is root's equal), or a rootless daemon",
-        known_as="docker images",
-    ),
-    "dkms": Command(argv=("dkms", "status")),
-    "secure_boot": Command(argv=("mokutil", "--sb-state")),
-    "docker": Command(
-        argv=("docker", "info", "--format", "{{json .Runtimes}}"),
-        grant="membership of the group docker (which is root's equal), or a rootless daemon",
-    ),
-}
-
-_SLOW = ("nvidia_smi", "nvlink", "cards")
 _PATIENCE_S = 1.5
 """Where no persistence daemon runs `nvidia-smi` wakes every card first: seconds for each."""
 
@@ -108,28 +48,46 @@ def _module_version(proc_version: str) -> str | None:
     return found[1] if found else None
 
 
-def read_host(runner: Runner, deadline_s: float = 5.0) -> dict[str, Fact]:
+def hung_tools(facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    """Return the facts that are None because the driver's tool did not end in its time."""
+    return {name: facts[name] for name in DRIVERS_TOOL.values() if facts[name].reason is Reason.TIMEOUT}
+
+
+def read_host(
+    runner: Runner, deadline_s: float = 5.0, hung: Mapping[str, Fact] = MappingProxyType({})
+) -> dict[str, Fact]:
     """Return every fact of a host, each with its value or its reason.
 
-    Commands run side by side before one deadline; `nvidia-smi` has 1.5 s more for each card that the
-    driver lists. What hangs is left behind, and its facts are None.
+    Commands run side by side before one deadline; without a persistence daemon `nvidia-smi` has 1.5 s more
+    for each card that the driver lists. What hangs is left behind, and its facts are None: so are those that
+    `hung` a moment ago in a look as patient as this one.
     """
-    files = runner.read(_FILES, deadline_s)
+    files = runner.read(FILES, deadline_s)
     lost = next((ran for ran in files.values() if ran.reason in (Reason.TIMEOUT, Reason.UNREACHABLE)), None)
     if lost is not None:  # a node that gives no file gives no command either
         return {name: Fact(None, lost.reason, lost.detail) for name in FACTS}
     cards = sum(1 for path in files if path.startswith("/proc/driver/nvidia/gpus/"))
-    patience_s = deadline_s + _PATIENCE_S * cards
+    given = {
+        name: Ran(reason=hung[fact].reason, detail=hung[fact].detail)
+        for name, fact in DRIVERS_TOOL.items()
+        if fact in hung
+    }
+    if cards:
+        given["services"] = runner.run(COMMANDS["services"], deadline_s)
+    awake = "services" in given and _service(1)(given["services"].text) == "active"
+    patience_s = deadline_s + _PATIENCE_S * (0 if awake or "nvidia_smi" in given else cards)
     jobs: dict[str, Callable[[], Any]] = {
-        name: partial(runner.run, command, patience_s if name in _SLOW else deadline_s)
-        for name, command in _COMMANDS.items()
+        name: partial(runner.run, command, patience_s if name in DRIVERS_TOOL else deadline_s)
+        for name, command in COMMANDS.items()
+        if name not in given
     }
     answers = within({**jobs, "clock": partial(clock_to_ours, runner, deadline_s)}, patience_s + 0.5)
     late = f"did not end within {patience_s:g} s"
     ours = answers.get("clock") or Fact(None, Reason.TIMEOUT, f"`date` {late}")
-    ran = {
+    ran = given | {
         name: answers.get(name) or Ran(reason=Reason.TIMEOUT, detail=f"{command.argv[0]} {late}")
-        for name, command in _COMMANDS.items()
+        for name, command in COMMANDS.items()
+        if name not in given
     }
     return {name: read(files, ran) for name, read in FACTS.items()} | {"clock_to_ours": ours}
 
@@ -155,7 +113,7 @@ def _said(name: str, find: Callable[[str], str | None], *, any_status: bool = Fa
         if ran.status and not any_status:
             return Fact(None, Reason.UNSUPPORTED, ran.detail)
         value = find(ran.text or ran.error)
-        line = " ".join(_COMMANDS[name].argv)
+        line = " ".join(COMMANDS[name].argv)
         return Fact(value) if value is not None else Fact(None, Reason.ABSENT, f"`{line}` does not say")
 
     return read

@@ -34,7 +34,7 @@ def observation(rack_run: Run, request: pytest.FixtureRequest) -> Observation:
     from rackgate.telemetry.card_memory import unaccounted_memory
 
     rack_run.on_progress(f"preflight: {len(rack_run.target.nodes)} hosts")
-    hosts = look_into_nodes(rack_run.target, profile=rack_run.profile)
+    hosts = look_into_nodes(rack_run.target, profile=rack_run.profile, hung=rack_run.hung)
     if hosts.facts:
         rack_run.event("hosts", who_answered(hosts))
         rack_run.on_progress(f"preflight: {who_answered(hosts)}")
