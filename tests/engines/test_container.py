@@ -2,13 +2,16 @@ import json
 import signal
 import socket
 import time
+from dataclasses import replace
 
+import httpx
 import pytest
 
 from rackgate.engine import Killable, LaunchFailed
 from rackgate.engines import leftovers
 from rackgate.engines.launchers.container import container
 from rackgate.engines.launchers.devices import device_request
+from rackgate.engines.metrics_page import metrics_url
 from rackgate.engines.probe import probe_engine
 
 pytestmark = pytest.mark.docker
@@ -63,6 +66,33 @@ def test_a_killed_container_comes_back_on_its_port(launch, container_spec, until
         engine.handle.restart()
         assert engine.handle.alive()
         until(lambda: probe_engine(engine.url, "simulated", {}, "openai", 10).ok)
+
+
+WITH_PAGE = (
+    "mkdir -p /tmp/page; echo 'num_requests_running 3' > /tmp/page/metrics;"
+    " python3 -m http.server 8002 --directory /tmp/page &"
+    ' exec python3 /opt/rackgate/simulated_engine.py "$@"'
+)
+
+
+def test_a_metrics_page_on_a_port_of_its_own_is_published_too(launch, container_spec, until):
+    spec = container_spec(entrypoint=["sh", "-c", WITH_PAGE, "sh"])
+    with launch(replace(spec, metrics=":8002/metrics")) as engine:
+        (binding,) = engine.handle.inspected()["NetworkSettings"]["Ports"]["8002/tcp"]
+        assert ("127.0.0.1", f":{binding['HostPort']}/metrics") == (binding["HostIp"], engine.spec.metrics)
+        page = metrics_url(replace(engine.spec, url=engine.url))
+        until(lambda: "num_requests_running 3" in read(page))
+        engine.handle.kill()
+        until(lambda: not engine.handle.alive())
+        engine.handle.restart()
+        until(lambda: "num_requests_running 3" in read(page))
+
+
+def read(url):
+    try:
+        return httpx.get(url, timeout=2.0, trust_env=False).text
+    except httpx.HTTPError:
+        return ""
 
 
 def test_exactly_the_cards_of_the_engine_are_requested(launch, container_spec):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -13,9 +14,10 @@ from rackgate.loadgen.prefix_cache import MetricsPage
 if TYPE_CHECKING:
     from rackgate.target import EngineSpec
 
-__all__ = ["metrics_page", "metrics_url"]
+__all__ = ["metrics_page", "metrics_url", "own_metrics_port", "written_metrics"]
 
 _USUAL = "/metrics"
+_OWN_PORT = re.compile(r":(\d+)(/.*)")
 
 
 def metrics_page(spec: EngineSpec) -> MetricsPage | None:
@@ -35,16 +37,26 @@ def metrics_page(spec: EngineSpec) -> MetricsPage | None:
     return MetricsPage(url=url, headers=headers, route=spec.route)
 
 
-def metrics_url(spec: EngineSpec) -> str | None:
-    """Return the address: `spec.metrics` or the catalogue's path, `:PORT/PATH` or whole address."""
-    if spec.url is None:
-        return None
+def written_metrics(spec: EngineSpec) -> str:
+    """Return `spec.metrics`, else what the catalogue says of its kind; "" for an engine without a page."""
+    if spec.metrics is not None:
+        return spec.metrics
     entry = catalogue().get(str(spec.settings.get("engine", "")))
     if entry is None and spec.protocol == "triton":
         entry = catalogue()["triton"]
-    usual = entry.metrics_path if entry is not None else _USUAL
-    written = usual if spec.metrics is None else spec.metrics
-    if not written:
+    return (entry.metrics_path or "") if entry is not None else _USUAL
+
+
+def own_metrics_port(spec: EngineSpec) -> tuple[int, str] | None:
+    """Return port and path of a metrics page that has a port of its own; None for any other."""
+    found = _OWN_PORT.fullmatch(written_metrics(spec))
+    return (int(found[1]), found[2]) if found else None
+
+
+def metrics_url(spec: EngineSpec) -> str | None:
+    """Return the address of the page: what is written is a path, `:PORT/PATH` or a whole address."""
+    written = written_metrics(spec)
+    if spec.url is None or not written:
         return None
     if "://" in written:
         return written

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-import random
 import uuid
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +16,8 @@ from rackgate.engines.launchers.images import resolve_image
 from rackgate.engines.launchers.laid_files import BOX_FOLDER, filled_files
 from rackgate.engines.launchers.members import PartSpec, peer_values
 from rackgate.engines.launchers.outcome import redacted, start_refused
-from rackgate.engines.launchers.ports import free_port, url_of
+from rackgate.engines.launchers.ports import url_of
+from rackgate.engines.launchers.published import Published, on_host
 from rackgate.engines.launchers.secrets import (
     SecretMissing,
     Secrets,
@@ -29,6 +28,7 @@ from rackgate.engines.launchers.secrets import (
 )
 from rackgate.engines.launchers.settings import number, text, texts, whole
 from rackgate.engines.leftovers import owner_labels
+from rackgate.engines.metrics_page import own_metrics_port
 from rackgate.engines.tunnel import reachable
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ __all__ = ["BoxLaunch", "filled_spec"]
 
 STOP_TIMEOUT_S = 20.0
 _PORT_ATTEMPTS = 5
-_REMOTE_PORTS = (20_000, 32_000)
 
 
 def filled_spec(part: PartSpec) -> EngineSpec:
@@ -77,6 +76,7 @@ class BoxLaunch:
     def __init__(
         self, spec: EngineSpec, run_id: str, log_dir: Path, tell: Callable[[str], None], stack: ExitStack
     ) -> None:
+        self._spec = spec
         self._labels = owner_labels(run_id, spec.name, uuid.uuid4().hex)
         self._log_dir = log_dir
         self._tell = tell
@@ -84,7 +84,7 @@ class BoxLaunch:
         self._clients: dict[str, docker.DockerClient] = {}
         self._near: dict[str, Daemon] = {}
         self._networks: dict[str, str] = {}
-        self._binds: dict[str, tuple[str, int]] = {}
+        self._published = Published()
         self.digests: dict[str, str] = {}
 
     def log_path(self, part: PartSpec) -> Path:
@@ -93,7 +93,18 @@ class BoxLaunch:
 
     def url_of(self, part: PartSpec) -> str:
         """Return where we reach the part: address and port of the one binding that it was given."""
-        return url_of(_reached_at(part, _daemon_of(part)), self._bind(part)[1])
+        return url_of(_reached_at(part, _daemon_of(part)), self._published.bind(part, _daemon_of(part))[1])
+
+    def with_metrics(self, front: PartSpec) -> EngineSpec:
+        """Return the engine's spec with the port at which its metrics page is published, where it has one."""
+        own, published = own_metrics_port(front.spec), self._metrics(front)
+        if own is None or published is None:
+            return self._spec
+        return replace(self._spec, metrics=f":{published[1][1]}{own[1]}")
+
+    def _metrics(self, part: PartSpec) -> tuple[int, tuple[str, int]] | None:
+        inside = whole(filled_spec(part).settings, "port", 8000)
+        return self._published.metrics(part, _daemon_of(part), inside)
 
     def started(self, part: PartSpec, parts: tuple[PartSpec, ...]) -> EngineContainer:
         """Return the running container of a part; raises `LaunchFailed`."""
@@ -107,7 +118,7 @@ class BoxLaunch:
         name = text(spec.settings, "image") or ""
         image = resolve_image(spec, client, name, text(spec.settings, "pull", "never") or "", self._tell)
         self.digests[part.short] = image.digest
-        if len(parts) > 1 and not _on_host(part):
+        if len(parts) > 1 and not on_host(part):
             self._network(daemon, client, spec)
         running = self._run(part, parts, spec, image, secrets)
         self._stack.callback(self._end, part, running)
@@ -162,7 +173,7 @@ class BoxLaunch:
                 said = str(error.explanation or error)
                 taken = "already allocated" in said or "address already in use" in said
                 if taken and attempt + 1 < _PORT_ATTEMPTS and not _across_daemons(parts):
-                    del self._binds[part.short]  # somebody took it between our look and the daemon's
+                    self._published.forget(part)  # somebody took it between our look and the daemon's
                     continue
                 raise start_refused(spec, "container", said, "see the daemon's own words") from error
         raise AssertionError("unreachable")
@@ -171,8 +182,8 @@ class BoxLaunch:
         self, part: PartSpec, parts: tuple[PartSpec, ...], spec: EngineSpec, image: Image, secrets: Secrets
     ) -> BoxPlan:
         daemon = _daemon_of(part)
-        bind = self._bind(part)
-        host, inside = bind if _on_host(part) else ("0.0.0.0", whole(spec.settings, "port", 8000))
+        bind = self._published.bind(part, daemon)
+        host, inside = bind if on_host(part) else ("0.0.0.0", whole(spec.settings, "port", 8000))
         values = placeholders(spec, host, inside) | peer_values(self._peers(part, parts))
         values["files"] = BOX_FOLDER
         laid = {f"{BOX_FOLDER}/{name}": text for name, text in filled_files(spec.settings, values).items()}
@@ -187,8 +198,9 @@ class BoxLaunch:
             start=_wrapped(spec, image, secrets, command),
             files=laid,
             inside_port=inside,
-            bind=None if _on_host(part) else bind,
+            bind=None if on_host(part) else bind,
             network=self._networks.get(daemon.address, ""),
+            metrics=self._metrics(part),
         )
 
     def _peers(self, part: PartSpec, parts: tuple[PartSpec, ...]) -> Mapping[str, tuple[str, int]]:
@@ -197,22 +209,10 @@ class BoxLaunch:
         for peer in parts:
             daemon = _daemon_of(peer)
             near = (peer.short, whole(filled_spec(peer).settings, "port", 8000))
-            far = (_reached_at(peer, daemon), self._bind(peer)[1])
-            named = daemon.address == own and not _on_host(part) and not _on_host(peer)
+            far = (_reached_at(peer, daemon), self._published.bind(peer, daemon)[1])
+            named = daemon.address == own and not on_host(part) and not on_host(peer)
             found[peer.short] = near if named else far
         return found
-
-    def _bind(self, part: PartSpec) -> tuple[str, int]:
-        """Return the one address and port of its node on which a part is published, or listens itself."""
-        if part.short not in self._binds:
-            daemon = _daemon_of(part)
-            address = text(part.spec.settings, "bind_address") or _bind_address(daemon)
-            fixed = whole(part.spec.settings, "host_port")
-            if _on_host(part):
-                fixed = fixed or whole(part.spec.settings, "port")
-            port = free_port(address) if daemon.is_local else random.randint(*_REMOTE_PORTS)
-            self._binds[part.short] = (address, fixed or port)
-        return self._binds[part.short]
 
     def _end(self, part: PartSpec, running: EngineContainer) -> None:
         """Stop the engine in an orderly way, keep its log, and remove the container."""
@@ -223,23 +223,9 @@ class BoxLaunch:
         running.remove()
 
 
-def _on_host(part: PartSpec) -> bool:
-    """Return whether a part is on its machine's own network: nothing is published, nothing can be cut."""
-    return text(part.spec.settings, "network") == "host"
-
-
 def _across_daemons(parts: tuple[PartSpec, ...]) -> bool:
     """Return whether the parts know each other by published ports, which then cannot be drawn again."""
     return len({_daemon_of(part).address for part in parts}) > 1
-
-
-def _bind_address(daemon: Daemon) -> str:
-    """Return the address to publish on: loopback here, the node's own if its daemon is named by one."""
-    if daemon.is_local:
-        return "127.0.0.1"
-    with suppress(ValueError):
-        return str(ipaddress.ip_address(daemon.host))
-    return "0.0.0.0"
 
 
 def _reached_at(part: PartSpec, daemon: Daemon) -> str:

@@ -32,7 +32,8 @@ _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 class BoxPlan:
     """One container to be started. `spec.settings` is filled in.
 
-    `bind` is the published address, None for a container that is on its machine's own network.
+    `bind` is the published address, None for a container that is on its machine's own network; `metrics` is
+    the port of its metrics page inside and where that is published, None if it needs none of its own.
     """
 
     spec: EngineSpec
@@ -46,6 +47,7 @@ class BoxPlan:
     inside_port: int
     bind: tuple[str, int] | None
     network: str = ""
+    metrics: tuple[int, tuple[str, int]] | None = None
 
 
 def size_bytes(size: str) -> int:
@@ -118,6 +120,8 @@ def _started(plan: BoxPlan) -> DockerContainer:
     if plan.bind is not None:
         ports: dict[str, Any] = box.ports
         ports[f"{plan.inside_port}/tcp"] = plan.bind
+        if plan.metrics is not None:
+            ports[f"{plan.metrics[0]}/tcp"] = plan.metrics[1]
     try:
         return box.start()
     except BaseException:

@@ -46,7 +46,7 @@ def container(
         front = parts[-1]
         yield ready_engine(
             Start(
-                spec=spec,
+                spec=launch.with_metrics(front),
                 what="container",
                 url=launch.url_of(front),
                 headers=headers,
