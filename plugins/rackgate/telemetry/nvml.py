@@ -202,11 +202,11 @@ def _ecc_errors(nvml: Any, handle: Any, kind: int, counter: int) -> Any:
 def _links_up(nvml: Any, handle: Any) -> float:
     """Count the links that are active; a card with none gives NVML's refusal of the first."""
     active = float(nvml.nvmlDeviceGetNvLinkState(handle, 0))
-    for link in range(1, getattr(nvml, "NVML_NVLINK_MAX_LINKS", _LINKS)):
-        state, refused = attempt("NVLink", partial(nvml.nvmlDeviceGetNvLinkState, handle, link))
-        if refused is not None:
-            break
-        active += state
+    try:
+        for link in range(1, getattr(nvml, "NVML_NVLINK_MAX_LINKS", _LINKS)):
+            active += nvml.nvmlDeviceGetNvLinkState(handle, link)
+    except NVMLError:  # the card has no more
+        return active
     return active
 
 

@@ -60,7 +60,8 @@ class NvmlSource:
         self._child = Child("rackgate.telemetry.nvml_worker", environment)
         self._slow_at = self._full_at = -1e9
         self._events_problem = ""
-        self._told: Mapping[str, Any] = {}
+        self._words: Mapping[str, Any] = {}
+        self._signals: list[tuple[str, str]] = []
         self._places: list[int | None] = [self._index_of(card) for card in node.cards]
 
     def poll(self) -> list[Reading]:
@@ -76,7 +77,9 @@ class NvmlSource:
         except ChildDied as error:
             self._slow_at = -1e9
             return self.nothing(Reason.DIED, f"the process that asks NVML ended: {error}")
-        answer = told if isinstance(told, dict) else self._in_words(told)
+        if not isinstance(told, dict):
+            return self._moved(told)
+        answer = told
         if "problem" in answer:
             known = (Reason.INSTRUMENT, f"NVML {answer['problem']}: {answer['text']}")
             return self.nothing(*_PROBLEMS.get(answer["problem"], known))
@@ -89,7 +92,7 @@ class NvmlSource:
             self.driver = answer["driver"]
             self.problem = self._events_problem = answer["events_problem"]
             self._places = [self._index_of(card) for card in self._node.cards]
-        self._told = answer
+        self._words, self._signals = answer, self._signals_of(answer)
         readings = self._readings(answer)
         return [*readings, self._watching(int(answer["t_ns"]))] if slow else readings
 
@@ -121,14 +124,24 @@ class NvmlSource:
         """End the process."""
         self._child.close()
 
-    def _in_words(self, numbers: Numbers) -> dict[str, Any]:
-        """Return what the numbers say of the cards of the answer before, of which none was lost since."""
-        t_ns, *values = numbers
-        each, cards = len(REQUIRED), {}
-        for place, index in enumerate(self._told["cards"]):
-            cards[index] = values[each * place : each * (place + 1)]
-        refused = self._told["refused"]
-        return {"t_ns": t_ns, "fields": REQUIRED, "cards": cards, "refused": refused, "events": ()}
+    def _moved(self, numbers: Numbers) -> list[Reading]:
+        """Return what the numbers say of the cards of the words before, of which none was lost since."""
+        t_ns, node = int(numbers[0]), self._node.name
+        readings = [
+            Reading(t_ns, node, entity, field, value)
+            for (entity, field), value in zip(self._signals, numbers[1:], strict=True)
+            if entity
+        ]
+        for card, index in zip(self._node.cards, self._places, strict=True):
+            if index is None or str(index) not in self._words["cards"]:
+                readings += self._lost(card, index, self._words, t_ns)
+        return readings
+
+    def _signals_of(self, answer: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return entity and field of each number that may follow; no entity for a card not declared."""
+        places = zip(self._places, self._node.cards, strict=True)
+        entities = {str(index): card.name for index, card in places}
+        return [(entities.get(index, ""), field) for index in answer["cards"] for field in REQUIRED]
 
     def _readings(self, answer: Mapping[str, Any]) -> list[Reading]:
         node, t_ns, fields = self._node.name, int(answer["t_ns"]), answer["fields"]
