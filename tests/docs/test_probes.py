@@ -18,7 +18,9 @@ def test_every_key_and_every_tool_stands_on_the_page():
 
 
 def test_what_the_page_shows_is_a_whole_acceptance_file(tmp_path, metrics):
-    for number, block in enumerate(re.findall(r"(?ms)^```toml\n(.*?)^```", TEXT)):
+    blocks = re.findall(r"(?ms)^```toml\n(.*?)^```", TEXT)
+    assert blocks
+    for number, block in enumerate(blocks):
         tomllib.loads(block)
         file = tmp_path / f"{number}.toml"
         file.write_text(block)
