@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from rackgate.redaction import printable
+from rackgate_reports.titles import title_of
 
 __all__ = [
     "amount",
@@ -27,16 +28,6 @@ _MINUS = "\N{MINUS SIGN}"
 _NONE = "\N{EN DASH}"
 _TRUTH = ("no", "yes")
 _SIGNS = {"<=": "≤", ">=": "≥", "==": "="}
-_NAMES = {
-    "ttft_ms": "TTFT",
-    "tpot_ms": "TPOT",
-    "e2e_ms": "End-to-end latency",
-    "error_rate": "Error rate",
-    "output_token_throughput": "Output tokens",
-    "request_throughput": "Requests",
-    "power_w": "Power",
-    "temperature_c": "Temperature",
-}
 
 
 def clip(text: Any, limit_characters: int = 400) -> str:
@@ -154,7 +145,7 @@ def stage_name(stage: Any) -> str:
 
 def metric_name(metric: Any, statistic: Any = "value") -> str:
     """Return a metric as people say it, with its statistic: `TTFT P99`, `Error rate`."""
-    name = _NAMES.get(str(metric), clip(metric, 80))
+    name = clip(title_of(str(metric)), 80)
     text = str(statistic or "value")
     return (
         name if text == "value" else f"{name} {clip(text, 20).upper() if text[:1] == 'p' else clip(text, 20)}"
