@@ -1,22 +1,36 @@
-"""What records say of a check, a verdict and a target: nouns in, plain data out."""
+"""What records say of a check, a verdict, a gate, a target and an agreement: nouns in, plain data out."""
 
 from __future__ import annotations
 
+import os
+import platform
+import socket
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rackgate.message import hint_of
+from rackgate.planning import members_of
 from rackgate.record import digest_of
 
 if TYPE_CHECKING:
+    from rackgate.config.acceptance_file import Acceptance
     from rackgate.diagnosis.chain import Chain
     from rackgate.judge import Judgement
+    from rackgate.ledger import Gate
     from rackgate.measurement import Measurement
     from rackgate.redaction import Redactor
     from rackgate.slo import Check
     from rackgate.target import Target
 
-__all__ = ["check_entry", "redacted", "target_entry", "verdict_entry"]
+__all__ = [
+    "acceptance_entry",
+    "check_entry",
+    "gate_entry",
+    "host_entry",
+    "redacted",
+    "target_entry",
+    "verdict_entry",
+]
 
 
 def check_entry(check: Check, definition: str) -> dict[str, Any]:
@@ -79,6 +93,19 @@ def verdict_entry(
     }
 
 
+def gate_entry(gate: Gate, target: Target, message: str) -> dict[str, Any]:
+    """Return what a verdict takes out of the run; `message` is the verdict's own."""
+    behind = members_of(gate.entity, target) if gate.entity else frozenset()
+    return {
+        "entity": gate.entity,
+        "stages": list(gate.stages),
+        "by": gate.by,
+        "verdict": str(gate.verdict),
+        "takes_out": sorted({gate.entity, *behind}) if gate.entity else [],
+        "text": f"{gate.entity or 'later stages'} taken out: {message.splitlines()[0]}",
+    }
+
+
 def target_entry(target: Target) -> dict[str, Any]:
     """Return the target as it stands in the first record, with a digest of all its facts."""
     facts = asdict(target)
@@ -87,6 +114,23 @@ def target_entry(target: Target) -> dict[str, Any]:
         for engine in target.engines
     ]
     return {**facts, "engines": engines, "digest": digest_of(facts)}
+
+
+def acceptance_entry(acceptance: Acceptance) -> dict[str, Any]:
+    """Return what was agreed as it stands in the first record: the files, and the loads in full."""
+    return {
+        "acceptance": {
+            "files": list(acceptance.files),
+            "digest": acceptance.digest,
+            "overrides": [asdict(override) for override in acceptance.overrides],
+        },
+        "loads": {name: asdict(load) for name, load in acceptance.loads.items()},
+    }
+
+
+def host_entry() -> dict[str, Any]:
+    """Return which machine this is."""
+    return {"node": socket.gethostname(), "kernel": platform.release(), "cores": os.cpu_count()}
 
 
 def redacted(value: Any, redactor: Redactor) -> Any:

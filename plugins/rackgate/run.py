@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
-import socket
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rackgate.economy import Economies
-from rackgate.entries import check_entry, redacted, target_entry, verdict_entry
+from rackgate.entries import (
+    acceptance_entry,
+    check_entry,
+    gate_entry,
+    host_entry,
+    redacted,
+    target_entry,
+    verdict_entry,
+)
 from rackgate.judge import Judgement, judge
 from rackgate.loadgen.progress import Silent, Teller
 from rackgate.measurement import Measurement, Reason, missing, tainted
 from rackgate.message import gated_message, hint_of, number, verdict_message
 from rackgate.metrics.layers import layer_of_row
 from rackgate.metrics.metric import measure
-from rackgate.planning import members_of
 from rackgate.record import Record, RecordLog
 from rackgate.target import GRADES
 from rackgate.verdict import Verdict
@@ -53,7 +58,25 @@ class NotOpen(Exception):
 
 
 class Run:
-    """A run in progress. Everything that becomes evidence goes through `record`."""
+    """A run in progress. Everything that becomes evidence goes through `record`.
+
+    What modules leave here for each other, and who sets it:
+
+    - `grade`: what the evidence is worth, one of `GRADES`; `lower_grade` alone changes it.
+    - `instrument_handicap`: what a scenario does to our own load generator, "" for nothing; startup.
+    - `partial_why`: the options that leave checks out; stages.
+    - `measured`: by check, value and verdict in words, for JUnit's properties; `judge`.
+    - `notes`: lines for the end of the terminal's summary; site, provenance.
+    - `held`: by `NODE` or `NODE container`, the check that keeps engines from being started; s1_preflight.
+    - `hung`: by node, the facts whose commands hung when `local` looked, not to be waited for again; startup.
+    - `cards_lost`: returns how engines lost their cards, by entity; site.
+    - `offered_s`: by stage, for how many seconds load was offered; offering.
+    - `economies`: energy and cost of all loads, by class of work; economy.
+    - `faults`: the timelines of what was injected, in order; faults.injection.
+    - `on_progress`, `teller`: show a line, and how far a load is; recorder.
+    - `hottest`: returns the card that is hottest now, in words, "" if none says; `rack_telemetry`.
+    - `started_ns`, `run_id`: the monotonic moment of its beginning; UTC second and process id.
+    """
 
     def __init__(
         self,
@@ -84,13 +107,13 @@ class Run:
         self.notes: list[str] = []
         self.held: dict[str, str] = {}
         self.hung: Mapping[str, Mapping[str, Fact]] = {}
-        self.cards_lost: Callable[[], dict[str, str]] = dict
+        self.cards_lost: Callable[[], dict[str, str]] = _none_lost
         self.offered_s: dict[str, float] = {}
         self.economies = Economies()
         self.faults: tuple[FaultTimeline, ...] = ()
         self.on_progress: Callable[[str], None] = _say_nothing
         self.teller: Teller = Silent()
-        self.hottest: Callable[[], str] = str
+        self.hottest: Callable[[], str] = _none_hot
         self.started_ns = time.perf_counter_ns()
         self.run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid():x}"
         self._sample_files = 0
@@ -155,7 +178,6 @@ class Run:
 
     def open(self, *, stages: tuple[str, ...], facts: Mapping[str, Any]) -> None:
         """Make the folder and write the first record: what was asked, of what, with which files."""
-        acceptance = self.acceptance
         for name in ("samples", "logs"):
             (self.evidence / name).mkdir(parents=True, exist_ok=True)
         self._log = RecordLog(self.evidence / "records.jsonl")
@@ -167,13 +189,8 @@ class Run:
             seed=self.seed,
             stages=list(stages),
             target=target_entry(self.target),
-            acceptance={
-                "files": list(acceptance.files),
-                "digest": acceptance.digest,
-                "overrides": [asdict(override) for override in acceptance.overrides],
-            },
-            loads={name: asdict(load) for name, load in acceptance.loads.items()},
-            host={"node": socket.gethostname(), "kernel": platform.release(), "cores": os.cpu_count()},
+            **acceptance_entry(self.acceptance),
+            host=host_entry(),
             continues=None,
             **facts,
         )
@@ -217,16 +234,7 @@ class Run:
         self.measured[check.id] = f"{number(measurement.value, check.slo.unit)} ({judgement.verdict})"
         gate = self.ledger.enter(check, judgement.verdict, answered=_answered(check, measurement))
         if gate is not None:
-            what = gate.entity or "later stages"
-            self.record(
-                "gate",
-                entity=gate.entity,
-                stages=list(gate.stages),
-                by=gate.by,
-                verdict=str(gate.verdict),
-                takes_out=sorted({gate.entity, *members_of(gate.entity, self.target)}) if gate.entity else [],
-                text=f"{what} taken out: {message.splitlines()[0]}",
-            )
+            self.record("gate", **gate_entry(gate, self.target, message))
         return judgement, message
 
     def _chain(self, check: Check, measurement: Measurement, judgement: Judgement) -> Chain | None:
@@ -299,3 +307,11 @@ def _answered(check: Check, measurement: Measurement) -> bool:
 
 def _say_nothing(text: str) -> None:
     del text
+
+
+def _none_lost() -> dict[str, str]:
+    return {}
+
+
+def _none_hot() -> str:
+    return ""
