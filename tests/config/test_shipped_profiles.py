@@ -6,6 +6,8 @@ import pytest
 
 from rackgate.config.acceptance_file import PROFILES
 from rackgate.config.problems import ConfigError
+from rackgate.planning import plan_checks
+from rackgate.simulator.settings import RackSettings, simulated_target
 
 OVERLAYS = sorted((Path(__file__).parents[2] / "examples" / "acceptance").glob("*.toml"))
 
@@ -33,6 +35,18 @@ def test_the_sites_file_lies_over_the_shipped_rows(shipped, tmp_path):
     names = ("defaults", "workloads", "probes", "smoke")
     shipped_files = tuple(f"shipped {name}.toml" for name in names)
     assert (*shipped_files, str(site)) == agreed.files
+
+
+@pytest.mark.parametrize(("scenario", "asked"), [("healthy", False), ("hot_card", True)])
+def test_the_margin_of_a_b200_is_asked_of_b200_alone(shipped, scenario, asked):
+    target = simulated_target(RackSettings(scenario=scenario))
+    checks = plan_checks(target, shipped("ci", target=target).slos, probes={})
+    of_b200 = {check.entity for check in checks if check.slo.id == "single_card.temperature_margin_b200"}
+    assert {card.name for card in target.cards if asked} == of_b200
+    assert asked == ({"B200"} == {card.sku for card in target.cards})
+    assert {card.name for card in target.cards} == {
+        check.entity for check in checks if check.slo.id == "single_card.temperature_margin"
+    }
 
 
 def test_no_shipped_row_keeps_the_source_of_another_limit(shipped):
