@@ -12,10 +12,9 @@ from typing import Any
 from pynvml import NVMLError
 
 from rackgate.measurement import Reason
-from rackgate.telemetry.nvml_asking import BLANK_INTEGERS, REASONS, Asked, ask, attempt
+from rackgate.telemetry.nvml_asking import REASONS, Asked, ask, attempt
 
 __all__ = [
-    "brief_values",
     "card_signals",
     "clock_event_reasons",
     "fabric_info",
@@ -137,26 +136,6 @@ def _performance_state(nvml: Any, handle: Any) -> Asked:
     if told.value != _UNKNOWN_STATE:
         return told
     return Asked(None, Reason.BLANK, "performance state: NVML does not know it")
-
-
-def brief_values(nvml: Any, handle: Any) -> list[float] | None:
-    """Return the values of what is `REQUIRED`, in its order; None if any of it has none.
-
-    It is asked ten times a second: what is answered at once takes no detour through `Asked`.
-    """
-    try:
-        told = (
-            nvml.nvmlDeviceGetTemperature(handle, 0),
-            nvml.nvmlDeviceGetPowerUsage(handle),
-            nvml.nvmlDeviceGetClockInfo(handle, 1),
-            nvml.nvmlDeviceGetCurrentClocksEventReasons(handle),
-        )
-    except (AttributeError, NVMLError):
-        return None
-    if not BLANK_INTEGERS.isdisjoint(told):
-        return None
-    temperature, power_mw, clock, reasons = told
-    return [float(temperature), power_mw * 1e-3, float(clock), float(reasons)]
 
 
 def _temperature(nvml: Any, handle: Any) -> Any:

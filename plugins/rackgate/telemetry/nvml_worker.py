@@ -15,8 +15,9 @@ from typing import Any
 
 import pynvml
 
-from rackgate.telemetry.nvml import brief_values, card_signals
+from rackgate.telemetry.nvml import card_signals
 from rackgate.telemetry.nvml_facts import card_facts, driver_facts
+from rackgate.telemetry.nvml_prepared import brief_values
 from rackgate.telemetry.nvml_wire import ALL, BRIEF, FULL, numbers_line, words_line
 
 __all__ = ["main"]
@@ -39,6 +40,7 @@ class _Driver:
             except pynvml.NVMLError as error:
                 self.refused[index] = error.value
         self.facts = {index: card_facts(pynvml, handle) for index, handle in self.handles.items()}
+        self.brief = [brief_values(pynvml, handle) for handle in self.handles.values()]
         self.driver = driver_facts(pynvml)
         self.host_memory_bytes = _host_memory_bytes()
         self._events: list[dict[str, Any]] = []
@@ -103,8 +105,8 @@ def _host_memory_bytes() -> int | None:
 def _numbers(driver: _Driver) -> bytes | None:
     """Return what moves at once; None if a card gives no value, or there is more to say."""
     values: list[float] = []
-    for handle in driver.handles.values():
-        found = brief_values(pynvml, handle)
+    for ask in driver.brief:
+        found = ask()
         if found is None:
             return None
         values += found
