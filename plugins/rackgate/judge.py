@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rackgate.measurement import Bounds, Measurement
     from rackgate.slo import Check
 
-__all__ = ["Judgement", "judge", "quantile_of"]
+__all__ = ["Judgement", "judge"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +32,6 @@ class Judgement:
     detail: str = ""
     margin: float | None = None
     open: bool = False
-
-
-def quantile_of(statistic: str) -> float | None:
-    """0.99 for `p99`, 0.999 for `p999`; None for anything that is no percentile."""
-    return float(f"0.{statistic[1:]}") if statistic[:1] == "p" and statistic[1:].isdigit() else None
 
 
 def judge(check: Check, measurement: Measurement) -> Judgement:
@@ -75,13 +70,13 @@ def judge(check: Check, measurement: Measurement) -> Judgement:
 
 def _holds(slo: Slo, value: float, bounds: Bounds | None) -> bool | None:
     """Return whether the row holds: by the bounds where the statistic has any, else by the value."""
-    if quantile_of(slo.statistic) is None or bounds is None or slo.op is Op.EQUAL:
+    if slo.quantile is None or bounds is None or slo.op is Op.EQUAL:
         return slo.op.holds(value, slo.bound)
     return decided(bounds, slo.bound, slo.op)
 
 
 def _left_open(slo: Slo, measurement: Measurement) -> str:
-    quantile, bounds, count = quantile_of(slo.statistic), measurement.bounds, measurement.count
+    quantile, bounds, count = slo.quantile, measurement.bounds, measurement.count
     if quantile is None or bounds is None:
         return f"{count} samples leave it open"
     share = quantile if slo.op is Op.AT_MOST else 1 - quantile

@@ -125,6 +125,12 @@ class Slo:
     origin: str = ""
 
     @property
+    def quantile(self) -> float | None:
+        """0.99 for `p99`, 0.999 for `p999`; None where the statistic is no percentile."""
+        statistic = self.statistic
+        return float(f"0.{statistic[1:]}") if statistic[:1] == "p" and statistic[1:].isdigit() else None
+
+    @property
     def limit(self) -> str:
         """The bound as people read it, such as `<= 500 ms`."""
         return f"{self.op} {self.bound:g} {self.unit}".strip()

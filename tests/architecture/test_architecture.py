@@ -128,6 +128,12 @@ def test_pytest_is_imported_in_the_glue_only():
     assert [] == _wrong(allowed, runtime=True)
 
 
+def test_what_measures_does_not_judge():
+    measuring = ("rackgate.metrics.", "rackgate.telemetry.", "rackgate.loadgen.")
+    judging = ("rackgate.judge", "rackgate.ledger")
+    assert [] == _wrong(lambda name, module: not name.startswith(measuring) or module not in judging)
+
+
 def test_pydantic_is_imported_in_config_only():
     assert [] == _wrong(
         lambda name, module: _root(module) != "pydantic" or name.startswith("rackgate.config.")

@@ -8,8 +8,8 @@ import pytest
 from rackgate.engine import LaunchFailed
 from rackgate.engines.launchers import register_launchers
 from rackgate.engines.launchers.ports import free_port, port_taken, url_of
-from rackgate.engines.probe import probe_engine
-from rackgate.engines.readiness import EngineProbe, wait_until_ready
+from rackgate.engines.probe import EngineProbe, probe_engine
+from rackgate.engines.readiness import wait_until_ready
 from rackgate.target import EngineSpec
 
 

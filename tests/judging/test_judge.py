@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackgate.diagnosis import chain_of
-from rackgate.judge import judge, quantile_of
+from rackgate.judge import judge
 from rackgate.measurement import Bounds, Layer, Measurement, Reason, missing
 from rackgate.message import hint_of, verdict_message
 from rackgate.slo import Check, Op, Scope, Severity, Slo
@@ -167,7 +167,7 @@ def test_the_worst_verdict_wins_and_nothing_is_unknown(verdicts):
     [("p50", 0.5), ("p95", 0.95), ("p999", 0.999), ("value", None), ("max", None), ("p", None)],
 )
 def test_statistics_that_are_percentiles(statistic, quantile):
-    assert quantile == quantile_of(statistic)
+    assert quantile == check(statistic=statistic).slo.quantile
 
 
 @pytest.mark.parametrize(

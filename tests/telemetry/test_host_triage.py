@@ -10,7 +10,7 @@ from host_machine import machine, smi
 from rackgate.measurement import Reason
 from rackgate.telemetry.host import FACTS, read_host
 from rackgate.telemetry.host_demands import HostDemands
-from rackgate.telemetry.host_findings import host_findings
+from rackgate.telemetry.host_triage import host_findings
 from rackgate.telemetry.node_probes import probe_hosts
 from rackgate.telemetry.runner import LocalRunner, Ran
 from rackgate.telemetry.same_facts import compared_facts, outliers, splits

@@ -6,7 +6,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from rackgate.config.problems import nearest
-from rackgate.judge import quantile_of
 from rackgate.planning import CONDITIONS, entities_of, members_of, not_asked
 from rackgate.probes.probe import probe_of
 from rackgate.slo import STAGES, THROUGH_GATEWAY, Op, Scope, Severity, Slo
@@ -136,7 +135,7 @@ def _to_bound(row: Slo, load: Load) -> int:
     from rackgate.statistics.looks import look_confidence
     from rackgate.statistics.percentiles import samples_needed
 
-    quantile = quantile_of(row.statistic)
+    quantile = row.quantile
     if quantile is None:
         return 0
     share = 1 - quantile if row.op is Op.AT_LEAST else quantile

@@ -7,14 +7,15 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from rackgate.engines.probe import EngineProbe, probe_engine
+from rackgate.engines.probe import probe_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rackgate.engine import Engine
+    from rackgate.engines.probe import EngineProbe
 
-__all__ = ["EngineProbe", "gives_token", "probe_engine", "wait_for_token", "wait_until_ready"]
+__all__ = ["gives_token", "wait_for_token", "wait_until_ready"]
 
 _PATIENCE_S = 5.0
 """How long one request of several may take: an engine that comes back may have lost the first."""

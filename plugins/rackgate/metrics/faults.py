@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.metrics.latencies import percentile_of
 from rackgate.metrics.metric import OF_SAMPLES, ONE_VALUE
+from rackgate.metrics.percentile import percentile_of
 from rackgate.metrics.requests import Chosen, chosen_samples, failed_mask, owners
 from rackgate.sample import Outcome
 from rackgate.statistics.proportions import proportion_bounds

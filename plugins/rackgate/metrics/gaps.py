@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.judge import quantile_of
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.metric import OF_SAMPLES
 from rackgate.metrics.requests import chosen_samples
@@ -42,7 +41,7 @@ def chunk_gap_ms(observation: Observation, slo: Slo, entity: str) -> Measurement
         text = f"{int(bursts.sum())} of {len(bursts)} streams arrived in one burst: a hop buffers them"
         return missing(slo.metric, entity, slo.unit, Reason.UNSUPPORTED, text)
     gaps = ok.once("chunk gaps", lambda: _gaps(ok.where(~bursts)))
-    quantile = quantile_of(slo.statistic)
+    quantile = slo.quantile
     value = gaps.max if slo.statistic == "max" else gaps.total / max(1, gaps.count)
     if quantile is not None:
         value = gaps.quantile(quantile) or 0.0

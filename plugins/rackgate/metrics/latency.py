@@ -9,8 +9,8 @@ import numpy as np
 
 from rackgate.loadgen.account import chunk_counted
 from rackgate.measurement import Measurement, Reason, missing
-from rackgate.metrics.latencies import percentile_of
 from rackgate.metrics.metric import OF_SAMPLES, ONE_VALUE
+from rackgate.metrics.percentile import percentile_of
 from rackgate.metrics.requests import chosen_samples
 from rackgate.sample import Outcome
 from rackgate.statistics.percentiles import nearest_rank, percentile_bounds

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.judge import quantile_of
 from rackgate.loadgen.account import chunk_counted
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.metric import ONE_VALUE
@@ -269,7 +268,7 @@ def _value(slo: Slo, entity: str, value: float, count: int, detail: str) -> Meas
         unit=slo.unit,
         count=count,
         detail=detail,
-        source=f"load {slo.load}" if quantile_of(slo.statistic) is None else "",
+        source=f"load {slo.load}" if slo.quantile is None else "",
     )
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a host, in the order of triage: kernel module, driver, CUDA, runtime, network."""
+"""What is wrong with a host, in the order of triage: kernel module, driver, CUDA, runtime, network, time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.measurement import Reason
 from rackgate.telemetry.driver_triage import look_at_driver
-from rackgate.telemetry.host_finding import Facts, fail, unknown, unsure, warn
+from rackgate.telemetry.host_finding import Facts, HostFinding, fail, unknown, unsure, warn
 from rackgate.telemetry.smi_inventory import parse_inventory
 
 if TYPE_CHECKING:
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
     from rackgate.telemetry.fact import Fact
     from rackgate.telemetry.host_demands import HostDemands
-    from rackgate.telemetry.host_finding import Found, HostFinding
+    from rackgate.telemetry.host_finding import Found
 
-__all__ = ["STEPS"]
+__all__ = ["STEPS", "host_findings"]
 
 _LEAST_SHM_BYTES = 1 << 30
 _LEAST_MEMLOCK_BYTES = 1 << 30
+_WARN_OFFSET_S, _FAIL_OFFSET_S = 0.001, 0.010
 
 
 def _module(facts: Facts, _: HostDemands) -> Found:
@@ -168,3 +169,21 @@ STEPS: Mapping[str, Callable[[Mapping[str, Fact], HostDemands], list[HostFinding
     "network": _step("network", _network),
 }
 """The steps of the triage in their order: facts of a host and what is asked of it in, its findings out."""
+
+
+def host_findings(facts: Mapping[str, Fact], demands: HostDemands) -> tuple[HostFinding, ...]:
+    """Return problems of a host, the first to look at first; without cards none of a driver."""
+    found = [one for look in STEPS.values() for one in look(facts, demands)] if demands.cards else []
+    return (*found, *(replace(one, step="time") for one in _clock(facts["clock_offset_s"])))
+
+
+def _clock(fact: Fact) -> list[HostFinding]:
+    if fact.value is None:
+        step = "Install chrony and let it synchronise; times of several nodes are compared."
+        return [unknown(f"clock offset: {fact.detail}", step)]
+    offset_s = abs(float(fact.value))
+    if offset_s <= _WARN_OFFSET_S:
+        return []
+    text = f"the clock is {offset_s * 1e3:.1f} ms off"
+    step = "See with `chronyc sources` whether the servers are reachable and agree."
+    return [(fail if offset_s > _FAIL_OFFSET_S else warn)(text, step)]

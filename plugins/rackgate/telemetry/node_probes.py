@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.telemetry.host_clock import distance_s
 from rackgate.telemetry.host_demands import HostDemands
-from rackgate.telemetry.host_findings import host_findings
-from rackgate.telemetry.host_triage import STEPS
+from rackgate.telemetry.host_triage import STEPS, host_findings
 from rackgate.telemetry.same_facts import outliers, splits
 from rackgate.verdict import Verdict
 

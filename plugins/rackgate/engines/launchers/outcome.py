@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rackgate.engines.launchers.signatures import Explanation
-    from rackgate.engines.readiness import EngineProbe
+    from rackgate.engines.probe import EngineProbe
     from rackgate.target import EngineSpec
 
 __all__ = [

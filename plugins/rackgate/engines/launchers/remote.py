@@ -12,7 +12,7 @@ from rackgate.engines.launchers.outcome import key_headers
 from rackgate.engines.launchers.progress import silent
 from rackgate.engines.launchers.remote_pods import POD_KEYS, RemotePods
 from rackgate.engines.launchers.settings import NUMBER, TEXT, Key, number, problems_of, text
-from rackgate.engines.readiness import probe_engine
+from rackgate.engines.probe import probe_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

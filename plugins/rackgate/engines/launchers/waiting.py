@@ -11,8 +11,9 @@ from rackgate.engines.launchers.filling import entry_of
 from rackgate.engines.launchers.members import EngineGroup
 from rackgate.engines.launchers.outcome import ended, log_end, not_ready, start_refused
 from rackgate.engines.launchers.progress import ProgressWatch
+from rackgate.engines.probe import probe_engine
 from rackgate.engines.protocol import protocol_named
-from rackgate.engines.readiness import probe_engine, wait_until_ready
+from rackgate.engines.readiness import wait_until_ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.judge import quantile_of
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.requests import Chosen, chosen_samples, failed_mask
 from rackgate.sample import Outcome
@@ -40,7 +39,7 @@ def percentile_of(
         text = f"only {len(measured)} of {ok_count} ok requests have a {column}"
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
     confidence = look_confidence(chosen.planned_looks)
-    quantile = quantile_of(slo.statistic)
+    quantile = slo.quantile
     if quantile is None:
         value = float(values.max()) if slo.statistic == "max" else float(values.mean())
         bounds = None
