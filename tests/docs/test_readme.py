@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
+import rackgate
 from rackgate import hookspecs, plugin
 from rackgate.cli import build_parser
 from rackgate.options import OPTIONS
@@ -174,10 +176,13 @@ def test_every_link_of_a_page_leads_to_a_file(page):
     assert [] == [link for link in links if not (path.parent / link).exists()]
 
 
-def test_every_module_that_the_architecture_names_exists():
+def test_the_architecture_names_every_module_and_no_other():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    nouns = re.search(r"(?s)\*\*The nouns\*\*.*?`([a-z\s]+)`", text)[1].split()
     rows = re.findall(r"(?m)^\| (`[a-z_/` ,]+`) \|", text.split("| where |", 1)[1].split("\n\n", 1)[0])
     names = [name.strip("/") for row in rows for name in re.findall(r"`([a-z_/]+)`", row)]
-    assert names
-    for name in names:
+    assert nouns
+    for name in (*nouns, *names):
         importlib.import_module(f"rackgate.{name.replace('/', '.')}")
+    there = {module.name for module in pkgutil.iter_modules(rackgate.__path__)}
+    assert set() == there - {*nouns, *(name.split("/")[0] for name in names)}
