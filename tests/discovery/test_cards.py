@@ -8,7 +8,7 @@ from rackgate.discovery.local import local_target
 from rackgate.discovery.look import look_at_this_machine
 from rackgate.host_look import look_into_nodes
 from rackgate.measurement import Reason
-from rackgate.telemetry.runner import RootRunner
+from rackgate.telemetry.runner import LocalRunner, RootRunner
 
 SMI = (
     "nvidia-smi_--query-gpu_index_uuid_serial_name_pci.bus_id_driver_version"
@@ -86,6 +86,12 @@ def test_a_driver_that_hangs_does_not_keep_anyone_waiting(hanging):
     machine = look_at_this_machine(deadline_s=1.0)
     assert time.monotonic() - started < 20
     assert "within" in machine.found.why
+
+
+def test_where_neither_lists_a_card_both_say_why(hanging):
+    found = find_cards(LocalRunner(), 2.0, NO_LIBRARY)
+    assert found.why.startswith("NVML: library_not_found")
+    assert found.why.endswith("nvidia-smi did not end within 2 s")
 
 
 def test_preflight_does_not_wait_again_for_a_driver_that_hung_a_moment_ago(hanging):

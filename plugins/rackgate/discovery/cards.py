@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rackgate.discovery.machine import FoundCard, FoundCards
 from rackgate.node import Card, Node
+from rackgate.side_by_side import within
 from rackgate.telemetry.dcgm import samples_by_card
 from rackgate.telemetry.nvml_source import NvmlSource
 from rackgate.telemetry.pci import canonical_pci
@@ -27,11 +29,18 @@ _SMI = Command(argv=("nvidia-smi", f"--query-gpu={','.join(_COLUMNS)}", "--forma
 
 
 def find_cards(runner: Runner, deadline_s: float, environment: Mapping[str, str] | None = None) -> FoundCards:
-    """Return the cards that NVML or nvidia-smi lists, or why neither does."""
-    by_library = _by_nvml(deadline_s, environment)
+    """Return the cards that NVML or nvidia-smi lists, or why neither does; both are asked side by side."""
+    asked = {
+        "NVML": partial(_by_nvml, deadline_s, environment),
+        "nvidia-smi": partial(_by_smi, runner, deadline_s),
+    }
+    limit_s = 1.5 * deadline_s
+    answers = within(asked, limit_s)
+    by_library, by_command = (
+        answers.get(name) or FoundCards(why=f"{name}: no answer within {limit_s:g} s") for name in asked
+    )
     if by_library.cards or by_library.lost:
         return by_library
-    by_command = _by_smi(runner, deadline_s)
     if by_command.cards:
         return by_command
     why = "; ".join(one for one in (by_library.why, by_command.why) if one)
