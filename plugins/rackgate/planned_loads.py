@@ -1,4 +1,4 @@
-"""Which loads a stage offers, and what is to be known of one before it is."""
+"""Which loads a stage offers, and what is wrong with one before it is offered."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def loads_of(run: Run, stage: str, first: str) -> tuple[str, ...]:
 
 
 def tell_left_out(run: Run, stage: str, load: Load) -> None:
-    """Say what of the load's trace is no request."""
+    """Record which lines of the load's trace are left out, because they are no requests."""
     from rackgate.loadgen.trace import trace_of
 
     trace = trace_of(load)
@@ -40,7 +40,7 @@ def tell_left_out(run: Run, stage: str, load: Load) -> None:
 
 
 def too_long(load: Load, endpoints: Sequence[Endpoint]) -> str:
-    """Say why the load exceeds the context that its endpoints tell; empty if it does not, or none tells."""
+    """Return why the load is longer than the context of its endpoints; empty if it fits, or none tells."""
     from rackgate.engines.context import context_of
     from rackgate.loadgen.running import checked
 

@@ -75,7 +75,7 @@ def entities_of(scope: Scope, target: Target) -> tuple[str, ...]:
 
 
 def members_of(entity: str, target: Target) -> frozenset[str]:
-    """The engines' entities that stand behind an entity: all of the rack's, of a pool's, of a node's."""
+    """Return the entities of the engines behind a rack, pool, node, pair, card or engine."""
     if entity == "rack":
         return frozenset(engine.entity for engine in target.engines)
     for first, second in pairs_of(target) if _PAIRED in entity else ():
