@@ -230,22 +230,24 @@ def _served_by(url):
         return answer.headers["x-served-by"]
 
 
+@pytest.mark.parametrize(("metrics", "taken_draw", "url_draw"), [(None, 0, 1), (":8002/metrics", 1, 2)])
 def test_a_port_taken_between_look_and_start_is_drawn_again(
-    launch, container_spec, monkeypatch, docker_image
+    launch, container_spec, monkeypatch, docker_image, metrics, taken_draw, url_draw
 ):
-    from rackgate.engines.launchers import box_launch as module
+    from rackgate.engines.launchers import published as module
 
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         real, drawn = module.free_port, []
 
         def unlucky(host):
-            drawn.append(taken if not drawn else real(host))
+            drawn.append(taken if len(drawn) == taken_draw else real(host))
             return drawn[-1]
 
         monkeypatch.setattr(module, "free_port", unlucky)
-        with launch(container_spec()) as engine:
-            assert engine.url == f"http://127.0.0.1:{drawn[1]}"
+        with launch(replace(container_spec(), metrics=metrics)) as engine:
+            assert engine.url == f"http://127.0.0.1:{drawn[url_draw]}"
+            assert engine.spec.metrics == (f":{drawn[url_draw + 1]}/metrics" if metrics else None)
 
 
 LISTS_ONE = 'echo "GPU 0: Simulated (UUID: GPU-1)"'
