@@ -169,7 +169,13 @@ def test_options_and_their_files_are_joined():
     assert [] == apart
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/metrics.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        *("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"),
+        *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))),
+    ],
+)
 def test_every_link_of_a_page_leads_to_a_file(page):
     path = ROOT / page
     links = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
