@@ -38,3 +38,25 @@ def test_the_example_of_each_fixture_runs_as_it_stands(pytester, run, served):
     assert (0, {"preflight.doors @ rack": "PASS"}) == (outcome.exit_code, outcome.verdicts)
     moments = [(fault["moment"], fault["ok"]) for fault in outcome.of("fault")]
     assert [(moment, True) for moment in ("intend", "inject", "prove", "heal", "prove_healed")] == moments
+
+
+ASKED_WRONG = """
+def test_launcher(rack_engine):
+    rack_engine("proces", model="tiny")
+
+def test_settings(rack_engine):
+    rack_engine("process", model="tiny", comand=["serve"])
+
+def test_load(rack_offer):
+    rack_offer("interactiv", [], stage="soak")
+"""
+
+
+def test_what_is_asked_by_a_wrong_name_is_told_with_the_names_that_there_are(pytester, run):
+    pytester.makepyfile(MARKED + ASKED_WRONG)
+    outcome = run("-m", "rack_acceptance", "--rack-out", "run")
+    assert " 3 failed" in outcome.text, outcome.text
+    launchers = "container, kubernetes, process, remote"
+    assert f"ValueError: no launcher 'proces' is registered; there are: {launchers}" in outcome.text
+    assert "ValueError: launcher 'process': unknown key 'comand'" in outcome.text
+    assert "ValueError: no load 'interactiv' in the acceptance; there are: assistant," in outcome.text
