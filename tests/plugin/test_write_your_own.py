@@ -47,6 +47,7 @@ def written(pytester, monkeypatch):
     for block in re.findall(r"(?ms)^```(?:python|toml)\n(.*?)^```", OWN):
         files.setdefault(re.match(r"# (\S+)\n", block)[1], []).append(block)
     assert {"agreed.toml", "accept/conftest.py", "accept/test_ours.py"} == set(files)
+    assert [] == [block for blocks in files.values() for block in blocks if block.count("\n") >= 30]
     pytester.mkdir("accept")
     for name, blocks in files.items():
         pytester.path.joinpath(name).write_text("\n\n".join(blocks), encoding="utf-8")
