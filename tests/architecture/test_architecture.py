@@ -134,6 +134,13 @@ def test_what_measures_does_not_judge():
     assert [] == _wrong(lambda name, module: not name.startswith(measuring) or module not in judging)
 
 
+def test_signals_and_loads_know_no_metrics():
+    below = ("rackgate.telemetry.", "rackgate.loadgen.", "rackgate.engines.")
+    assert [] == _wrong(
+        lambda name, module: not name.startswith(below) or not module.startswith("rackgate.metrics")
+    )
+
+
 def test_pydantic_is_imported_in_config_only():
     assert [] == _wrong(
         lambda name, module: _root(module) != "pydantic" or name.startswith("rackgate.config.")

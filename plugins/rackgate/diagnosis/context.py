@@ -12,11 +12,11 @@ from rackgate.diagnosis.happenings import happenings_of
 from rackgate.diagnosis.imbalance import imbalance_of
 from rackgate.diagnosis.together import seen_at_the_same_time
 from rackgate.measurement import Measurement
+from rackgate.metrics.load_window import window_of
 from rackgate.metrics.requests import chosen_samples, failed_mask
 from rackgate.slo import Scope
 from rackgate.telemetry.card_checks import clock_symptoms
 from rackgate.telemetry.clock_events import FAULT_BITS
-from rackgate.telemetry.load_window import window_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,12 +11,15 @@ from rackgate.metrics import (
     gaps,
     hardware,
     latency,
+    load_metrics,
+    load_xids,
+    outliers,
     probes,
     rack_energy,
     rates,
     server_ttft,
+    xid_gauge,
 )
-from rackgate.telemetry import load_metrics, load_xids, outliers, xid_gauge
 
 if TYPE_CHECKING:
     from rackgate.metrics.metric import Register

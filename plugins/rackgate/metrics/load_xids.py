@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason, missing
+from rackgate.metrics.load_window import measurement_of, no_telemetry, window_of
 from rackgate.metrics.metric import ONE_VALUE
-from rackgate.telemetry.load_window import measurement_of, no_telemetry, window_of
 from rackgate.telemetry.series_findings import Finding
 from rackgate.telemetry.window_events import judged_events, unread, words_of
 from rackgate.telemetry.xid import symptom_of

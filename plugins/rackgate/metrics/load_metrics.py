@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Reason
+from rackgate.metrics.load_window import measurement_of, no_telemetry, window_of
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.telemetry.card_checks import (
     THROTTLE_COUNTERS,
@@ -16,7 +17,6 @@ from rackgate.telemetry.card_checks import (
     standing_share,
     throttle_by_counters_s,
 )
-from rackgate.telemetry.load_window import measurement_of, no_telemetry, window_of
 from rackgate.telemetry.series_findings import (
     Finding,
     growth,

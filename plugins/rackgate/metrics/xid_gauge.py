@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.measurement import Measurement, Symptom
+from rackgate.metrics.load_window import measurement_of, no_telemetry, window_of
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.telemetry.event_book import events_of
 from rackgate.telemetry.kernel_log import event_of
-from rackgate.telemetry.load_window import measurement_of, no_telemetry, window_of
 from rackgate.telemetry.log_line import LogLine
 from rackgate.telemetry.series_findings import Finding, codes_that_came
 from rackgate.telemetry.window_events import explanation, unread

@@ -10,10 +10,10 @@ import numpy as np
 
 from rackgate.measurement import Measurement, Reason, missing
 from rackgate.metrics.latency import tpot_ms, ttft_ms
+from rackgate.metrics.load_window import measurement_of, no_telemetry, window_of
 from rackgate.metrics.metric import ONE_VALUE
 from rackgate.peers import peers_of
 from rackgate.telemetry.card_checks import busy_median, cap_shortfall, deviation_from_peers, limit_of
-from rackgate.telemetry.load_window import measurement_of, no_telemetry, window_of
 from rackgate.telemetry.series_findings import Finding, highest, mean_over
 
 if TYPE_CHECKING:
