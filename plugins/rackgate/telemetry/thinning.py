@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.telemetry.reading import CARD_FIELDS, FAST, REQUIRED
@@ -41,7 +40,11 @@ class Thinning:
         found: list[Reading] = []
         told = list(readings)
         for one in (*told, *self._silenced(told)):
-            found += self._worth(one)
+            if one.field in FAST and one.value is not None:
+                self._had_value.add((one.entity, one.field))
+                found.append(one)
+            else:
+                found += self._worth(one)
         return found
 
     def _silenced(self, told: Sequence[Reading]) -> list[Reading]:
@@ -58,7 +61,7 @@ class Thinning:
             return []
         said = {(one.entity, one.field) for one in told}
         return [
-            replace(lost[entity], field=field)
+            lost[entity]._replace(field=field)
             for entity, field in sorted(self._had_value)
             if entity in lost and field in CARD_FIELDS and (entity, field) not in said
         ]
@@ -76,8 +79,8 @@ class Thinning:
         for signal, kept in self._kept.items():
             seen_ns = min(self._seen[signal], until_ns)
             if seen_ns >= from_ns and seen_ns > self._since[signal] and seen_ns != kept.t_ns:
-                found.append(replace(kept, t_ns=seen_ns))
-                self._kept[signal] = replace(kept, t_ns=max(kept.t_ns, seen_ns))
+                found.append(kept._replace(t_ns=seen_ns))
+                self._kept[signal] = kept._replace(t_ns=max(kept.t_ns, seen_ns))
         return found
 
     def _worth(self, reading: Reading) -> list[Reading]:
@@ -95,5 +98,5 @@ class Thinning:
             return [reading]
         self._kept[signal] = reading
         self._since[signal] = reading.t_ns
-        stood = [replace(before, t_ns=seen_ns)] if before is not None and seen_ns > before.t_ns else []
+        stood = [before._replace(t_ns=seen_ns)] if before is not None and seen_ns > before.t_ns else []
         return [*stood, reading]
