@@ -29,6 +29,8 @@ __all__ = [
 
 _MINUTE_NS = 60_000_000_000
 _SILENT_NS = 7_000_000_000  # an unchanged value is kept every 5 s
+_SOON_NS = 3_000_000_000
+"""A source that is asked seldom is asked again when the load has ended: seen so soon, it was not silent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +183,9 @@ def uncovered(series: Series, start_ns: int, end_ns: int) -> Finding | None:
         text = f"{len(missing)} of {len(inside)} samples are missing: {detail}"
         return Finding(value=None, count=len(inside), reason=reason, detail=text)
     moments, _ = present_samples(series)
-    known = moments[moments <= end_ns]
-    if len(known) and end_ns - known[-1] > _SILENT_NS:
+    known, later = moments[moments <= end_ns], moments[moments > end_ns]
+    soon = len(later) > 0 and later[0] - end_ns <= _SOON_NS
+    if len(known) and end_ns - known[-1] > _SILENT_NS and not soon:
         text = f"not seen in the last {(end_ns - known[-1]) / 1e9:.0f} s of the load"
         return Finding(value=None, count=len(known), reason=Reason.STALE, detail=text)
     return None
