@@ -33,7 +33,7 @@ def test_a_slow_card_is_quarantined_and_the_other_pair_is_still_tested(suites):
         if record["stage"] == "two_card":
             by_pair.setdefault(record["entity"], set()).add(record["skipped"] or record["verdict"])
     assert {"gated"} == by_pair["node1/gpu0+gpu1"]
-    assert by_pair["node2/gpu0+gpu1"] & {"PASS", "FAIL"}  # tested: how it scales is up to the machine's cores
+    assert "PASS" in by_pair["node2/gpu0+gpu1"]  # how it scales is up to this machine's cores
     assert "gated" not in by_pair["node2/gpu0+gpu1"]
     gated = [case.find("skipped") for (_, name), case in outcome.cases.items() if "node1/gpu0+gpu1" in name]
     assert {"UNKNOWN: gated by single_card"} == {one.get("message").split(".")[0] for one in gated}
