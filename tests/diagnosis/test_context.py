@@ -118,6 +118,17 @@ def test_what_lasted_while_the_slow_requests_ran_stands_beside_the_number():
     assert f"  beside  {found.beside[0]}" in message(found)
 
 
+@pytest.mark.parametrize("metric", ["ttft_to_peers", "tpot_to_peers"])
+@pytest.mark.parametrize(("throttled", "seen"), [(range(12), 1), ((), 0)])
+def test_an_engine_that_is_slower_than_its_peers_is_slow_in_all_its_requests(metric, throttled, seen):
+    check = replace(CHECK, slo=replace(CHECK.slo, metric=metric, statistic="value", unit="ratio", bound=1.5))
+    slower = Measurement(metric=metric, entity=CARD, value=1.7, unit="ratio", count=4)
+    found = with_what_else(check, slower, observed([900] * 10, throttled=throttled))
+    assert [f"seen at the same time: hw_thermal_slowdown on {CARD} (100% of the time)"] * seen == [
+        *found.beside
+    ]
+
+
 @pytest.mark.parametrize(
     "observation",
     [

@@ -32,6 +32,8 @@ __all__ = ["with_what_else"]
 _KEPT = 8
 _MOST_WINDOWS = 2000
 _OF_FAILURES = ("error_rate", "offered_share")
+_OF_ALL = ("ttft_to_peers", "tpot_to_peers")
+"""Where an engine as a whole is slower than its peers, each of its requests is."""
 
 
 def with_what_else(check: Check, measurement: Measurement, observation: Observation) -> Measurement:
@@ -82,6 +84,8 @@ def _slow(table: SampleTable, slo: Slo) -> list[tuple[int, int]]:
     """Return from when to when each request ran that was over the bound, or failed if that is counted."""
     if slo.metric in _OF_FAILURES:
         over = failed_mask(table)
+    elif slo.metric in _OF_ALL:
+        over = np.ones(len(table), dtype=bool)
     elif slo.metric in table.columns:
         over = np.asarray(table.column(slo.metric), dtype=float) > slo.bound
     else:
