@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out `tests/` in an acceptance run and `suites/` in any other."""
-    from rackgate.options import is_active
+    from rackgate.plugin.options import is_active
 
     unwanted = HERE / ("tests" if is_active(config) else "suites")
     if unwanted == collection_path or unwanted in collection_path.parents:

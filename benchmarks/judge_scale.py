@@ -22,17 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from rackgate.fault import FaultTimeline
-from rackgate.judge import judge
-from rackgate.load import Load, Origin
+from rackgate.judging.judge import judge
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
-from rackgate.loadgen.labels import Labels
+from rackgate.loadgen.results.labels import Labels
 from rackgate.metrics.metric import Metric, measure
+from rackgate.metrics.observation import Observation, Offer
 from rackgate.metrics.shipped import register_metrics
-from rackgate.node import Card, Node
-from rackgate.observation import Observation, Offer
-from rackgate.slo import Check, Op, Scope, Slo
-from rackgate.target import EngineSpec, Member, Target
+from rackgate.nouns.fault import FaultTimeline
+from rackgate.nouns.load import Load, Origin
+from rackgate.nouns.node import Card, Node
+from rackgate.nouns.slo import Check, Op, Scope, Slo
+from rackgate.nouns.target import EngineSpec, Member, Target
 
 HERE = Path(__file__).parent
 GOAL_S, GOAL_GIB = 10.0, 2.0
@@ -106,7 +106,7 @@ def columns_of(random: np.random.Generator, part: range, engines: int, whole: in
 
 def make(path: Path, samples: int, engines: int) -> None:
     """Write the file. What no percentile is made of (texts, each token's arrival) is left short."""
-    from rackgate.loadgen.table_file import Writer
+    from rackgate.loadgen.results.table_file import Writer
 
     random = np.random.default_rng(1)
     with Writer(path, Origin.SCHEDULED) as writer:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.load import Limits, Load
 from rackgate.loadgen import Endpoint, measure_instrument, start_load
-from rackgate.loadgen.reference import reference_server
-from rackgate.loadgen.reference_server import Script
+from rackgate.loadgen.instrument.reference import reference_server
+from rackgate.loadgen.instrument.reference_server import Script
+from rackgate.nouns.load import Limits, Load
 
 if TYPE_CHECKING:
     from rackgate.loadgen import InstrumentError

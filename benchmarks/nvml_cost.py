@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rackgate.telemetry.nvml_source import NvmlSource
+from rackgate.telemetry.cards.nvml_source import NvmlSource
 from rackgate.telemetry.sampler import Sampler
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "nvml"))

@@ -16,10 +16,10 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from rackgate.load import Load
 from rackgate.loadgen import Endpoint, start_load
-from rackgate.loadgen.reference import reference_server
-from rackgate.loadgen.reference_server import Script
+from rackgate.loadgen.instrument.reference import reference_server
+from rackgate.loadgen.instrument.reference_server import Script
+from rackgate.nouns.load import Load
 
 
 def one(url: str, workers: int, options: argparse.Namespace) -> tuple[float, float, float, float]:

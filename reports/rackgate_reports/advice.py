@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Reason
+from rackgate.nouns.measurement import Reason
 from rackgate_reports.chain import first_step
 
 if TYPE_CHECKING:

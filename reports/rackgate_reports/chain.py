@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rackgate.measurement import Layer
+from rackgate.nouns.measurement import Layer
 from rackgate_reports.formatting import escape
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rackgate.measurement import OPEN_WARNING
-from rackgate.verdict import Verdict
+from rackgate.nouns.measurement import OPEN_WARNING
+from rackgate.nouns.verdict import Verdict
 from rackgate_reports.evidence import RunEvidence, number_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rackgate.record import SCHEMA
-from rackgate.target import GRADES
+from rackgate.evidence.record import SCHEMA
+from rackgate.nouns.target import GRADES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

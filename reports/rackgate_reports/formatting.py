@@ -6,7 +6,7 @@ import html
 import math
 from typing import Any
 
-from rackgate.redaction import printable
+from rackgate.evidence.redaction import printable
 from rackgate_reports.titles import title_of
 
 __all__ = [

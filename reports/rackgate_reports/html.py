@@ -7,7 +7,7 @@ import hashlib
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from rackgate.slo import STAGES
+from rackgate.nouns.slo import STAGES
 from rackgate_reports.badges import SPRITE
 from rackgate_reports.charts import COLOURS
 from rackgate_reports.checks import CheckRow, check_rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-from rackgate.message import number
-from rackgate.redaction import printable
+from rackgate.evidence.redaction import printable
+from rackgate.judging.message import number
 from rackgate_reports.evidence import number_of
 
 if TYPE_CHECKING:

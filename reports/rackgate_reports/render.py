@@ -8,7 +8,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from rackgate.record import JUDGEMENT
+from rackgate.evidence.record import JUDGEMENT
 from rackgate_reports.evidence import RunEvidence, load_run, with_judgement
 from rackgate_reports.junit import render_junit
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rackgate.slo import STAGES
-from rackgate.verdict import Verdict, worst
+from rackgate.nouns.slo import STAGES
+from rackgate.nouns.verdict import Verdict, worst
 from rackgate_reports.evidence import RunEvidence, number_of
 from rackgate_reports.formatting import plural
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from rackgate.slo import STAGES
+from rackgate.nouns.slo import STAGES
 from rackgate_reports.canvas import BINS, LEFT, RIGHT, WIDTH, Canvas
 from rackgate_reports.charts import empty_chart, label, rect, rule
 from rackgate_reports.formatting import duration, escape, stage_name

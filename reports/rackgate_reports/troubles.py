@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rackgate.verdict import worst
+from rackgate.nouns.verdict import worst
 from rackgate_reports.advice import next_step, repeat_command
 from rackgate_reports.badges import badge
 from rackgate_reports.chain import chain_block

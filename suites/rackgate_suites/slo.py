@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rackgate.observation import Observation
-    from rackgate.run import Run
-    from rackgate.slo import Check
+    from rackgate.metrics.observation import Observation
+    from rackgate.nouns.slo import Check
+    from rackgate.run.run import Run
     from rackgate_fixtures.check import JudgeCheck
 
 __all__ = ["test_slo"]

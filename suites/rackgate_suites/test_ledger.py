@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from rackgate.run import Run
+    from rackgate.run.run import Run
 
 pytestmark = pytest.mark.rack_acceptance
 

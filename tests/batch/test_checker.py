@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rackgate.batch import InputRefused, answers, check_batch, read_results, summarise_batch
 from rackgate.batch.exercise import make_input
-from rackgate.verdict import Verdict
+from rackgate.nouns.verdict import Verdict
 
 CASES = Path(__file__).parent.parent / "cases"
 INPUTS = CASES / "inputs"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rackgate.batch import check_batch
 from rackgate.batch.output import OutputFile
 from rackgate.batch.runner import RunnerOptions, run_batch
-from rackgate.verdict import Verdict
+from rackgate.nouns.verdict import Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path

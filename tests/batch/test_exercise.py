@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rackgate.batch import exercise_batch
-from rackgate.measurement import Reason
-from rackgate.verdict import Verdict
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.verdict import Verdict
 
 RUNNER = (
     sys.executable,

@@ -11,7 +11,7 @@ from rackgate.engines.launchers import check_settings
 from rackgate.engines.launchers.filling import filled_in, placeholders, with_defaults
 from rackgate.engines.launchers.progress import ProgressWatch, latest_mark
 from rackgate.engines.launchers.signatures import explain
-from rackgate.target import EngineSpec, Member
+from rackgate.nouns.target import EngineSpec, Member
 
 STARTED = [name for name, entry in catalogue().items() if entry.command]
 BOXED = [name for name, entry in catalogue().items() if entry.image]

@@ -1,8 +1,11 @@
 from pathlib import Path
 
-from rackgate.diagnosis import signatures
 from rackgate.engines.catalogue import catalogue
-from rackgate.engines.launchers import box_settings, kubernetes, process, remote
+from rackgate.engines.launchers import remote
+from rackgate.engines.launchers.containers import settings as box_settings
+from rackgate.engines.launchers.pods import launcher as kubernetes
+from rackgate.engines.launchers.processes import launcher as process
+from rackgate.known_failures import signatures
 
 TEXT = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
 

@@ -3,17 +3,17 @@ from pathlib import Path
 
 import pytest
 
+from rackgate.checks.plan import plan_checks
 from rackgate.cli import main
 from rackgate.config.acceptance_file import load_acceptance
 from rackgate.engines.launchers import load_checked_target
 from rackgate.engines.launchers.members import parts_of
-from rackgate.entries import target_entry
+from rackgate.metrics.registry import Registry
 from rackgate.metrics.shipped import register_metrics
-from rackgate.plain import noun_of
-from rackgate.planning import plan_checks
-from rackgate.registry import Registry
-from rackgate.slo import STAGES
-from rackgate.target import Target
+from rackgate.nouns.decode import noun_of
+from rackgate.nouns.slo import STAGES
+from rackgate.nouns.target import Target
+from rackgate.run.payloads import target_entry
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 WANTED = {

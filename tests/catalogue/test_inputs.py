@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from rackgate.config.acceptance_file import load_acceptance
+from rackgate.hosts.facts.host import FACTS
 from rackgate.metrics.inputs import KINDS, Input, UnknownInput, alternatives
+from rackgate.metrics.registry import Registry
 from rackgate.metrics.shipped import register_metrics
-from rackgate.registry import Registry
-from rackgate.telemetry.host import FACTS
 
 DOCS = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 

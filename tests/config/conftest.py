@@ -6,10 +6,10 @@ from rackgate.config.acceptance_file import lay_over, load_acceptance
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
 from rackgate.metrics.metric import Metric
+from rackgate.metrics.registry import Registry
 from rackgate.metrics.shipped import register_metrics
-from rackgate.node import Card, Node
-from rackgate.registry import Registry
-from rackgate.target import EngineSpec, Gateway, Member, Target
+from rackgate.nouns.node import Card, Node
+from rackgate.nouns.target import EngineSpec, Gateway, Member, Target
 
 UNITS = {
     "ttft_ms": "ms",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rackgate.slo import Op, Severity
+from rackgate.nouns.slo import Op, Severity
 
 LOAD = {"prompt_tokens": 8, "output_tokens": 8, "looks": [105, 210, 420]}
 ROW = {

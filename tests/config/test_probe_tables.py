@@ -7,7 +7,7 @@ import pytest
 
 from rackgate.config.probe_output import output_schema
 from rackgate.config.problems import ConfigError
-from rackgate.slo import Scope
+from rackgate.nouns.slo import Scope
 
 ROW = """
 [[slo]]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from rackgate.checks.plan import plan_checks
 from rackgate.config.acceptance_file import PROFILES
 from rackgate.config.problems import ConfigError
-from rackgate.planning import plan_checks
 from rackgate.simulator.settings import RackSettings, simulated_target
 
 OVERLAYS = sorted((Path(__file__).parents[2] / "examples" / "acceptance").glob("*.toml"))

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rackgate.config.target_file import endpoint_target, parse_target
-from rackgate.engines.protocol import PROTOCOLS
-from rackgate.target import LoadMachines
+from rackgate.engines.protocols.protocol import PROTOCOLS
+from rackgate.nouns.target import LoadMachines
 
 TARGET = {
     "target": {"name": "lab", "model": "m"},
@@ -39,7 +39,7 @@ def test_a_good_file_becomes_a_target(launchers):
     assert "node1/gpu0" == target.engines[0].entity
 
 
-@pytest.mark.parametrize("name", [*PROTOCOLS, "rackgate.engines.openai:OPENAI"])
+@pytest.mark.parametrize("name", [*PROTOCOLS, "rackgate.engines.protocols.openai:OPENAI"])
 def test_an_engine_may_speak_every_protocol_that_the_load_generator_speaks(launchers, name):
     target = parse_target(changed(["engine", 0, "protocol"], name), "rack.toml", launchers)
     assert name == target.engines[0].protocol

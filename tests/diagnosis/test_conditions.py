@@ -11,13 +11,13 @@ import pytest
 from rackgate.diagnosis import chain_of
 from rackgate.diagnosis.conditions import conditions_of
 from rackgate.diagnosis.context import with_what_else
-from rackgate.judge import judge
-from rackgate.load import Arrival, Load, Phase
+from rackgate.judging.judge import judge
 from rackgate.loadgen import Endpoint, start_load
-from rackgate.measurement import Layer, Measurement
-from rackgate.observation import Observation, Offer
+from rackgate.metrics.observation import Observation, Offer
+from rackgate.nouns.load import Arrival, Load, Phase
+from rackgate.nouns.measurement import Layer, Measurement
+from rackgate.nouns.slo import Check, Op, Scope, Slo
 from rackgate.simulator import RackSettings, Scenario, start_rack
-from rackgate.slo import Check, Op, Scope, Slo
 from rackgate.telemetry.assembly import assemble, plan_of
 from rackgate.telemetry.sampler import Sampler
 

@@ -7,19 +7,19 @@ import pytest
 
 from rackgate.diagnosis import chain_of
 from rackgate.diagnosis.context import with_what_else
-from rackgate.judge import judge
-from rackgate.load import Load, Origin
+from rackgate.judging.judge import judge
+from rackgate.judging.message import verdict_message
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
-from rackgate.measurement import Layer, Measurement, Reason, Symptom
-from rackgate.message import verdict_message
 from rackgate.metrics.metric import measure
+from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.registry import Registry
 from rackgate.metrics.shipped import register_metrics
-from rackgate.node import Card, Node
-from rackgate.observation import Observation, Offer
-from rackgate.registry import Registry
-from rackgate.sample import Outcome, Sample
-from rackgate.slo import Check, Op, Scope, Slo
-from rackgate.target import EngineSpec, Member, Target
+from rackgate.nouns.load import Load, Origin
+from rackgate.nouns.measurement import Layer, Measurement, Reason, Symptom
+from rackgate.nouns.node import Card, Node
+from rackgate.nouns.sample import Outcome, Sample
+from rackgate.nouns.slo import Check, Op, Scope, Slo
+from rackgate.nouns.target import EngineSpec, Member, Target
 from rackgate.telemetry.reading import Reading
 from rackgate.telemetry.table import TelemetryTable
 

@@ -6,14 +6,14 @@ import pytest
 
 from rackgate.config.acceptance_file import PROFILES, load_acceptance
 from rackgate.diagnosis import chain_of
-from rackgate.judge import judge
-from rackgate.measurement import Layer, Measurement, Reason, missing
-from rackgate.message import hint_of, verdict_message
+from rackgate.judging.judge import judge
+from rackgate.judging.message import hint_of, verdict_message
 from rackgate.metrics.layers import layer_of_row
+from rackgate.metrics.registry import Registry
 from rackgate.metrics.shipped import register_metrics
-from rackgate.registry import Registry
-from rackgate.slo import Check, Op
-from rackgate.verdict import Verdict
+from rackgate.nouns.measurement import Layer, Measurement, Reason, missing
+from rackgate.nouns.slo import Check, Op
+from rackgate.nouns.verdict import Verdict
 
 
 def _shipped():

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.diagnosis import diagnose, signatures
-from rackgate.measurement import Layer, Symptom
-from rackgate.telemetry.clock_events import CLOCK_EVENTS
-from rackgate.telemetry.xid import xid_class
+from rackgate.diagnosis import diagnose
+from rackgate.known_failures import signatures
+from rackgate.nouns.measurement import Layer, Symptom
+from rackgate.telemetry.cards.clock_events import CLOCK_EVENTS
+from rackgate.telemetry.kernel.xid import xid_class
 
 CASES = Path(__file__).parents[1] / "cases"
 EXPECTED = {

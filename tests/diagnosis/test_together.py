@@ -1,11 +1,11 @@
 import pytest
 
 from rackgate.diagnosis import Happening, happenings_of, imbalance_of, seen_at_the_same_time
-from rackgate.fault import FaultTimeline
-from rackgate.load import Origin
 from rackgate.loadgen import SampleTable
-from rackgate.measurement import Reason
-from rackgate.sample import Outcome, Sample
+from rackgate.nouns.fault import FaultTimeline
+from rackgate.nouns.load import Origin
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.sample import Outcome, Sample
 from rackgate.telemetry.reading import Reading
 from rackgate.telemetry.table import TelemetryTable
 

@@ -6,9 +6,9 @@ import pytest
 from rackgate.discovery.cards import cards_of_page, find_cards
 from rackgate.discovery.local import local_target
 from rackgate.discovery.look import look_at_this_machine
-from rackgate.host_look import look_into_nodes
-from rackgate.measurement import Reason
-from rackgate.telemetry.runner import LocalRunner, RootRunner
+from rackgate.hosts.runner import LocalRunner, RootRunner
+from rackgate.nouns.measurement import Reason
+from rackgate.preflight.hosts import look_into_nodes
 
 SMI = (
     "nvidia-smi_--query-gpu_index_uuid_serial_name_pci.bus_id_driver_version"

@@ -2,8 +2,8 @@ import pytest
 
 from rackgate.discovery.machine import FoundCards
 from rackgate.discovery.triage import pci_accelerators, triage_of
-from rackgate.telemetry.host import read_host
-from rackgate.telemetry.runner import RootRunner
+from rackgate.hosts.facts.host import read_host
+from rackgate.hosts.runner import RootRunner
 
 
 def steps(folder):

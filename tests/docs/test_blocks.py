@@ -14,8 +14,8 @@ from rackgate.config.acceptance_file import load_acceptance
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
 from rackgate.engines.launchers import check_settings, register_launchers
-from rackgate.options import OPTIONS
-from rackgate.registry import Registry
+from rackgate.metrics.registry import Registry
+from rackgate.plugin.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]

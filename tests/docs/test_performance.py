@@ -6,8 +6,8 @@ import pytest
 
 from rackgate.config.acceptance_tables import LoadTable
 from rackgate.config.workloads import workloads
-from rackgate.engines.protocol import PROTOCOLS
-from rackgate.loadgen.trace import TRACE_FORMATS
+from rackgate.engines.protocols.protocol import PROTOCOLS
+from rackgate.loadgen.requests.trace import TRACE_FORMATS
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "loads.md").read_text(encoding="utf-8")

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 import rackgate
-from rackgate import hookspecs, plugin
+from rackgate import plugin
 from rackgate.cli import build_parser
-from rackgate.options import OPTIONS
-from rackgate.record import KINDS
-from rackgate.verdict import Verdict
+from rackgate.evidence.record import KINDS
+from rackgate.nouns.verdict import Verdict
+from rackgate.plugin import hookspecs
+from rackgate.plugin.options import OPTIONS
 from rackgate_fixtures import plugin as fixtures
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +104,7 @@ def test_the_rack_of_the_readme_is_a_whole_target_on_which_every_card_is_used():
 
     from rackgate.config.target_file import parse_target
     from rackgate.engines.launchers import check_settings, register_launchers
-    from rackgate.registry import Registry
+    from rackgate.metrics.registry import Registry
 
     registry = Registry()
     register_launchers(
@@ -117,8 +118,8 @@ def test_the_rack_of_the_readme_is_a_whole_target_on_which_every_card_is_used():
 
 def test_the_rows_of_the_readme_lie_over_the_shipped_ones(tmp_path):
     from rackgate.config.acceptance_file import load_acceptance
+    from rackgate.metrics.registry import Registry
     from rackgate.metrics.shipped import register_metrics
-    from rackgate.registry import Registry
 
     registry = Registry()
     register_metrics(registry.add_metric)
@@ -135,7 +136,7 @@ def test_the_rows_of_the_readme_lie_over_the_shipped_ones(tmp_path):
 def test_the_readme_names_every_launcher_grade_and_profile():
     from rackgate.config.acceptance_file import PROFILES
     from rackgate.engines.launchers import register_launchers
-    from rackgate.target import GRADES
+    from rackgate.nouns.target import GRADES
     from rackgate_reports.story import GRADES as SHOWN
 
     names = []
@@ -146,8 +147,8 @@ def test_the_readme_names_every_launcher_grade_and_profile():
 
 
 def test_every_metric_that_ships_is_defined_on_its_page():
+    from rackgate.metrics.registry import Registry
     from rackgate.metrics.shipped import register_metrics
-    from rackgate.registry import Registry
 
     registry = Registry()
     register_metrics(registry.add_metric)

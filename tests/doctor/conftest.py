@@ -12,11 +12,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "telemetry"))
 from local_server import Answer, serving
 from nvml_stand_in import StandIn, compiled
 
+from rackgate.checks.plan import plan_checks
 from rackgate.doctor.examination import examine
 from rackgate.doctor.prognosis import prognoses, tools_of
+from rackgate.metrics.registry import Registry
 from rackgate.metrics.shipped import register_metrics
-from rackgate.planning import plan_checks
-from rackgate.registry import Registry
 
 PAGE = """\
 DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-a"} 40

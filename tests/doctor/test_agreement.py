@@ -4,23 +4,23 @@ from dataclasses import replace
 
 import pytest
 
+from rackgate.checks.plan import plan_checks
 from rackgate.config.acceptance_file import load_acceptance
 from rackgate.doctor.examination import examine
 from rackgate.doctor.prognosis import Outlook, prognoses
-from rackgate.engine_look import probe_engines, probe_gateway
 from rackgate.engines.api_smoke import SMOKE
-from rackgate.host_look import look_into_nodes
-from rackgate.judge import judge
+from rackgate.judging.judge import judge
 from rackgate.metrics.metric import measure
-from rackgate.observation import Observation
-from rackgate.planning import plan_checks
-from rackgate.preflight import measured_nodes, probe_cards
+from rackgate.metrics.observation import Observation
+from rackgate.nouns.verdict import Verdict
+from rackgate.preflight.card_memory import unaccounted_memory
+from rackgate.preflight.container import CONTAINER_PROBES
+from rackgate.preflight.engines import probe_engines, probe_gateway
+from rackgate.preflight.hosts import look_into_nodes
+from rackgate.preflight.nodes import measured_nodes, probe_cards
+from rackgate.preflight.storage import STORAGE_PROBES
 from rackgate.simulator import RackSettings, start_rack
-from rackgate.site import Site
-from rackgate.telemetry.card_memory import unaccounted_memory
-from rackgate.telemetry.container_probe import CONTAINER_PROBES
-from rackgate.telemetry.storage_probe import STORAGE_PROBES
-from rackgate.verdict import Verdict
+from rackgate.stages.site import Site
 
 NEEDS_WORK = ("first_request_ok", "gateway_request_ok", *SMOKE, *STORAGE_PROBES, *CONTAINER_PROBES)
 """What only requests, reads or a container can tell: the doctor makes none."""

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from rackgate.config.acceptance_file import load_acceptance
-from rackgate.doctor.cures import cure_of, tool_cure
+from rackgate.diagnosis.cures import cure_of, tool_cure
 from rackgate.doctor.examination import Examination
 from rackgate.doctor.inputs import try_input
-from rackgate.measurement import Reason
 from rackgate.metrics.inputs import KINDS, alternatives
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.target import Target
 from rackgate.probes.tools import tools
-from rackgate.target import Target
 from rackgate.telemetry.assembly import CARD_SOURCES
-from rackgate.telemetry.dcgm_names import counter_line
+from rackgate.telemetry.cards.dcgm_names import counter_line
 
-CURES = tomllib.loads(files("rackgate.doctor").joinpath("cures.toml").read_text("utf-8"))
+CURES = tomllib.loads(files("rackgate.diagnosis").joinpath("cures.toml").read_text("utf-8"))
 DOCS = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text("utf-8")
 
 
@@ -60,8 +60,8 @@ def _fields_of_shipped_rows():
 
 
 def _inputs():
+    from rackgate.metrics.registry import Registry
     from rackgate.metrics.shipped import register_metrics
-    from rackgate.registry import Registry
 
     registry = Registry()
     register_metrics(registry.add_metric)

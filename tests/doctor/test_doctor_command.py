@@ -9,10 +9,10 @@ from local_server import Answer, serving
 from rackgate.cli import main
 from rackgate.cli.doctor_output import as_text
 from rackgate.doctor.examination import Examination
+from rackgate.hosts.facts.host import read_host
+from rackgate.hosts.runner import RootRunner
+from rackgate.nouns.target import Target
 from rackgate.simulator import RackSettings, start_rack
-from rackgate.target import Target
-from rackgate.telemetry.host import read_host
-from rackgate.telemetry.runner import RootRunner
 
 RACK = """\
 [target]

@@ -9,9 +9,9 @@ import pytest
 from local_server import Answer, serving
 
 from rackgate.doctor.prognosis import Outlook
-from rackgate.node import Card, Expect, Node, NodeAccess, Redfish
-from rackgate.slo import Op, Scope, Slo
-from rackgate.target import BatchSystem, EngineSpec, Gateway, LoadMachines, Member, Prices, Target
+from rackgate.nouns.node import Card, Expect, Node, NodeAccess, Redfish
+from rackgate.nouns.slo import Op, Scope, Slo
+from rackgate.nouns.target import BatchSystem, EngineSpec, Gateway, LoadMachines, Member, Prices, Target
 
 CARD = "n1/gpu0"
 HEALTHY = Path(__file__).parents[2] / "plugins" / "rackgate" / "simulator" / "host_roots" / "healthy"

@@ -4,9 +4,9 @@ import pytest
 from ssh_server import SERVER, ssh_servers
 
 from rackgate.doctor.prognosis import Outlook
-from rackgate.node import Node, NodeAccess
-from rackgate.slo import Op, Scope, Slo
-from rackgate.target import Target
+from rackgate.nouns.node import Node, NodeAccess
+from rackgate.nouns.slo import Op, Scope, Slo
+from rackgate.nouns.target import Target
 
 OFFSET = Slo(
     id="preflight.clock_offset",

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engines.launchers.ports import free_port
-from rackgate.target import EngineSpec, Member
+from rackgate.engines.launchers.processes.ports import free_port
+from rackgate.nouns.target import EngineSpec, Member
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

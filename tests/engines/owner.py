@@ -4,7 +4,7 @@ import json
 import sys
 
 from rackgate.engines.launchers import register_launchers
-from rackgate.target import EngineSpec
+from rackgate.nouns.target import EngineSpec
 
 
 def main():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rackgate.engine import LaunchFailed
+from rackgate.nouns.engine import LaunchFailed
 
 KEY = "hub-token-value-0123456789"
 

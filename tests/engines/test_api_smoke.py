@@ -7,11 +7,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from rackgate.checks.plan import plan_checks
 from rackgate.config.target_file import parse_target
 from rackgate.engines.api_smoke import SMOKE, smoke_api
-from rackgate.measurement import Reason
-from rackgate.planning import plan_checks
-from rackgate.slo import Op, Scope, Slo
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.slo import Op, Scope, Slo
 
 ALL = ("completions", "structured_output", "tool_calls")
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.backends import named_backends, with_backends
+from rackgate.engines.gateway_backends import named_backends, with_backends
 
 URLS = {"a": "http://10.0.0.1:8000", "b.2": "http://[::1]:81", "c": None, "d": "https://d"}
 

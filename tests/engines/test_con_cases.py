@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engine import LaunchFailed
-from rackgate.engines.daemon import choose_daemon
-from rackgate.engines.launchers.box_launch import BoxLaunch
-from rackgate.engines.launchers.box_settings import shared_memory_problem
-from rackgate.engines.launchers.boxes import create_options, size_bytes
-from rackgate.engines.launchers.devices import CardView, compare_views, one_request, wanted_cards
-from rackgate.engines.launchers.engine_container import status_ended
+from rackgate.engines.launchers.containers.create import create_options, size_bytes
+from rackgate.engines.launchers.containers.daemon import choose_daemon
+from rackgate.engines.launchers.containers.devices import CardView, compare_views, one_request, wanted_cards
+from rackgate.engines.launchers.containers.engine import status_ended
+from rackgate.engines.launchers.containers.launch import BoxLaunch
+from rackgate.engines.launchers.containers.settings import shared_memory_problem
 from rackgate.engines.launchers.filling import with_defaults
 from rackgate.engines.launchers.members import parts_of
 from rackgate.engines.launchers.outcome import ended, log_end, log_tail, start_refused
-from rackgate.engines.launchers.process import process
+from rackgate.engines.launchers.processes.launcher import process
 from rackgate.engines.launchers.signatures import explain
 from rackgate.engines.probe import EngineProbe, probe_engine
 from rackgate.engines.readiness import wait_until_ready
-from rackgate.target import EngineSpec, Member
+from rackgate.nouns.engine import LaunchFailed
+from rackgate.nouns.target import EngineSpec, Member
 
 CASES = Path(__file__).parents[1] / "cases"
 EXPECTED = {
@@ -224,8 +224,8 @@ def test_con_12_too_little_of_it_is_refused_before_the_start():
 
 
 def plan_of(filled):
-    from rackgate.engines.launchers.boxes import BoxPlan
-    from rackgate.engines.launchers.images import Image
+    from rackgate.engines.launchers.containers.create import BoxPlan
+    from rackgate.engines.launchers.containers.images import Image
     from rackgate.engines.launchers.secrets import WrappedStart
 
     return BoxPlan(

@@ -7,12 +7,12 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from rackgate.engine import Killable, LaunchFailed
-from rackgate.engines import leftovers
-from rackgate.engines.launchers.container import container
-from rackgate.engines.launchers.devices import device_request
+from rackgate.engines.launchers.containers.devices import device_request
+from rackgate.engines.launchers.containers.launcher import container
+from rackgate.engines.leftovers import leftovers
 from rackgate.engines.metrics_page import metrics_url
 from rackgate.engines.probe import probe_engine
+from rackgate.nouns.engine import Killable, LaunchFailed
 
 pytestmark = pytest.mark.docker
 
@@ -234,7 +234,7 @@ def _served_by(url):
 def test_a_port_taken_between_look_and_start_is_drawn_again(
     launch, container_spec, monkeypatch, docker_image, metrics, taken_draw, url_draw
 ):
-    from rackgate.engines.launchers import published as module
+    from rackgate.engines.launchers.containers import published as module
 
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]

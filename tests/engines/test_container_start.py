@@ -7,10 +7,10 @@ import pytest
 from started_container import KEY, environment_of, failure
 
 from rackgate.cli import main
-from rackgate.engine import Killable
-from rackgate.engines import leftovers
-from rackgate.engines.launchers.container import container
+from rackgate.engines.launchers.containers.launcher import container
+from rackgate.engines.leftovers import leftovers
 from rackgate.engines.probe import probe_engine
+from rackgate.nouns.engine import Killable
 
 pytestmark = pytest.mark.docker
 

@@ -9,13 +9,13 @@ import httpx
 import pytest
 
 from rackgate.doctor.asking import ask_engine, ask_gateway
-from rackgate.engine import Killable, LaunchFailed, Partitionable
 from rackgate.engines.bundle import needs_of
-from rackgate.engines.launchers.container import container
-from rackgate.engines.launchers.process import process
+from rackgate.engines.launchers.containers.launcher import container
+from rackgate.engines.launchers.processes.launcher import process
 from rackgate.engines.probe import probe_engine
-from rackgate.record import read_records
-from rackgate.target import EngineSpec, Gateway, Target
+from rackgate.evidence.record import read_records
+from rackgate.nouns.engine import Killable, LaunchFailed, Partitionable
+from rackgate.nouns.target import EngineSpec, Gateway, Target
 
 SERVER = Path(__file__).parent / "tiny_engine.py"
 HEAD = """
@@ -206,9 +206,9 @@ def test_a_killed_container_is_routed_around_and_comes_back_into_rotation(
     docker_image, container_spec, tmp_path, until
 ):
     """Through the real gateway of the example, without the ladder around it."""
-    from rackgate.backends import with_backends
+    from rackgate.engines.gateway import gateway_spec
+    from rackgate.engines.gateway_backends import with_backends
     from rackgate.engines.launchers import load_checked_target
-    from rackgate.gateway import gateway_spec
 
     example = load_checked_target(Path(__file__).parents[2] / "examples" / "docker-two-engines.toml")
     logs = {"run_id": "r", "log_dir": str(tmp_path)}

@@ -7,15 +7,22 @@ from pathlib import Path
 import pytest
 
 from rackgate.cli import main
-from rackgate.engine import Killable, LaunchFailed
-from rackgate.engines.launchers import check_settings, engine_pod
-from rackgate.engines.launchers.cluster import in_cluster
-from rackgate.engines.launchers.kubernetes import kubernetes
-from rackgate.engines.launchers.manifests import PodPlan, deployment_of, label_value, secret_of, service_of
+from rackgate.engines.launchers import check_settings
+from rackgate.engines.launchers.pods import engine as engine_pod
+from rackgate.engines.launchers.pods.cluster import in_cluster
+from rackgate.engines.launchers.pods.launcher import kubernetes
+from rackgate.engines.launchers.pods.manifests import (
+    PodPlan,
+    deployment_of,
+    label_value,
+    secret_of,
+    service_of,
+)
 from rackgate.engines.launchers.remote import remote
-from rackgate.engines.leftovers import owner_labels
+from rackgate.engines.leftovers.leftovers import owner_labels
 from rackgate.engines.probe import probe_engine
-from rackgate.target import EngineSpec, Member
+from rackgate.nouns.engine import Killable, LaunchFailed
+from rackgate.nouns.target import EngineSpec, Member
 
 _SPEC = importlib.util.spec_from_file_location("fake_cluster", Path(__file__).parent / "fake_cluster.py")
 fake_cluster = importlib.util.module_from_spec(_SPEC)

@@ -4,11 +4,11 @@ import socket
 
 import pytest
 
-from rackgate.engine import CardRemovable, Killable, Partitionable, Pausable
-from rackgate.engines.launchers import network_cut
-from rackgate.engines.launchers.container import container
-from rackgate.engines.launchers.ports import port_taken
+from rackgate.engines.launchers.containers import network_cut
+from rackgate.engines.launchers.containers.launcher import container
+from rackgate.engines.launchers.processes.ports import port_taken
 from rackgate.engines.probe import probe_engine
+from rackgate.nouns.engine import CardRemovable, Killable, Partitionable, Pausable
 
 pytestmark = pytest.mark.docker
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.engines.launchers.manifests import PodPlan, deployment_of
+from rackgate.engines.launchers.pods.manifests import PodPlan, deployment_of
 
 PLAN = PodPlan(
     name="rackgate-e-1",

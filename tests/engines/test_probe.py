@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engine import LaunchFailed
 from rackgate.engines.launchers import register_launchers
-from rackgate.engines.launchers.ports import free_port, port_taken, url_of
+from rackgate.engines.launchers.processes.ports import free_port, port_taken, url_of
 from rackgate.engines.probe import EngineProbe, probe_engine
 from rackgate.engines.readiness import wait_until_ready
-from rackgate.target import EngineSpec
+from rackgate.nouns.engine import LaunchFailed
+from rackgate.nouns.target import EngineSpec
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def container_states():
 
 def waiting(states):
     """Wait on a scripted container: each look at it sees the next state; the last one stays."""
-    from rackgate.engines.launchers.engine_container import status_ended
+    from rackgate.engines.launchers.containers.engine import status_ended
 
     looks = []
 

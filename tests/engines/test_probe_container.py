@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from rackgate.measurement import Reason
-from rackgate.node import Node, NodeAccess
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Node, NodeAccess
+from rackgate.nouns.slo import Scope
+from rackgate.nouns.target import EngineSpec, Target
 from rackgate.probes.asking import ask_nodes
 from rackgate.probes.probe import Probe
-from rackgate.slo import Scope
-from rackgate.target import EngineSpec, Target
 
 pytestmark = pytest.mark.docker
 VALUE = {"name": "speed", "entity": "node", "value": 3.5, "unit": "GB/s"}

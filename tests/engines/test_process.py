@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engine import CardRemovable, Killable, LaunchFailed, Partitionable, Pausable
-from rackgate.engines import leftovers
 from rackgate.engines.launchers.filling import filled_in
-from rackgate.engines.launchers.ports import free_port, port_taken
-from rackgate.engines.launchers.process import process
+from rackgate.engines.launchers.processes.launcher import process
+from rackgate.engines.launchers.processes.ports import free_port, port_taken
+from rackgate.engines.leftovers import leftovers
 from rackgate.engines.probe import probe_engine
+from rackgate.nouns.engine import CardRemovable, Killable, LaunchFailed, Partitionable, Pausable
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.engines.daemon import choose_daemon
+from rackgate.engines.launchers.containers.daemon import choose_daemon
+from rackgate.engines.launchers.containers.published import Published
 from rackgate.engines.launchers.members import parts_of
-from rackgate.engines.launchers.published import Published
-from rackgate.target import EngineSpec
+from rackgate.nouns.target import EngineSpec
 
 DAEMON = choose_daemon("unix:///nowhere/docker.sock", context=None, tls_folder=None)
 TRITON = EngineSpec(

@@ -10,11 +10,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rackgate.engine import LaunchFailed
-from rackgate.engines.launchers.container import container
-from rackgate.engines.launchers.process import process
+from rackgate.engines.launchers.containers.launcher import container
+from rackgate.engines.launchers.processes.launcher import process
 from rackgate.engines.probe import probe_engine
-from rackgate.target import EngineSpec
+from rackgate.nouns.engine import LaunchFailed
+from rackgate.nouns.target import EngineSpec
 
 pytestmark = pytest.mark.real_engine
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ import pytest
 
 from rackgate.config.target_file import load_target
 from rackgate.engines.launchers import LAUNCHERS, check_settings
-from rackgate.engines.launchers.process import process
+from rackgate.engines.launchers.processes.launcher import process
 
 pytestmark = pytest.mark.real_engine
 ROOT = Path(__file__).parents[2]

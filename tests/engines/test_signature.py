@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.engine import Engine
 from rackgate.engines.signature import reset_prefix_cache, signature
-from rackgate.target import EngineSpec, Member
+from rackgate.nouns.engine import Engine
+from rackgate.nouns.target import EngineSpec, Member
 
 SPEC = EngineSpec(
     name="a",

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.diagnosis import signatures
 from rackgate.engines.launchers.outcome import ended, log_end, log_tail
 from rackgate.engines.launchers.signatures import explain
-from rackgate.target import EngineSpec
+from rackgate.known_failures import signatures
+from rackgate.nouns.target import EngineSpec
 
 INPUTS = Path(__file__).parents[1] / "cases" / "inputs"
 

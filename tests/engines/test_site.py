@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.record import read_records
+from rackgate.evidence.record import read_records
 
 ROOT = Path(__file__).parents[2]
 SERVER = Path(__file__).parent / "tiny_engine.py"

@@ -32,7 +32,7 @@ docker version >/dev/null 2>&1 || fail "no Docker daemon answers: run tests/imag
 sh "$here/gateway.sh"
 
 # What the simulated engine is made of: a change elsewhere in the package needs no new image.
-parts="rackgate/__init__.py rackgate/engine.py rackgate/target.py rackgate/verdict.py rackgate/simulator"
+parts="rackgate/__init__.py rackgate/nouns rackgate/simulator"
 sources=$( (
     cd "$root/plugins"
     find $parts -type f ! -name '*.pyc' -print0 | sort -z | xargs -0 cat

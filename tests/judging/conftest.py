@@ -2,8 +2,8 @@
 
 import pytest
 
-from rackgate.node import Card, Node
-from rackgate.target import EngineSpec, Gateway, Member, Target
+from rackgate.nouns.node import Card, Node
+from rackgate.nouns.target import EngineSpec, Gateway, Member, Target
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from rackgate.cli import main
-from rackgate.hindsight.finished import Finished
-from rackgate.measurement import Symptom
-from rackgate.record import read_records
-from rackgate.slo import Check, Op, Scope, Slo
+from rackgate.evidence.record import read_records
+from rackgate.nouns.measurement import Symptom
+from rackgate.nouns.slo import Check, Op, Scope, Slo
+from rackgate.rejudge.finished_run import Finished
 
 ROOT = Path(__file__).parents[2]
 PATIENT = """

@@ -1,12 +1,13 @@
 """What is kept by hand beside the registration of a metric agrees with it; each exception has its reason."""
 
-from rackgate import host_rows
-from rackgate.metrics import layers, probes
+from rackgate.checks import applicability as host_rows
+from rackgate.metrics import layers
+from rackgate.metrics import probed as probes
 from rackgate.metrics.inputs import alternatives
+from rackgate.metrics.registry import Registry
 from rackgate.metrics.shipped import register_metrics
-from rackgate.registry import Registry
-from rackgate.telemetry.amd_names import AMD_NAMES
-from rackgate.telemetry.node_probes import HOST_STEPS
+from rackgate.preflight.host_metrics import HOST_STEPS
+from rackgate.telemetry.cards.amd_names import AMD_NAMES
 
 REGISTRY = Registry()
 register_metrics(REGISTRY.add_metric)

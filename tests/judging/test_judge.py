@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackgate.diagnosis import chain_of
-from rackgate.judge import judge
-from rackgate.measurement import Bounds, Layer, Measurement, Reason, missing
-from rackgate.message import hint_of, verdict_message
-from rackgate.slo import Check, Op, Scope, Severity, Slo
-from rackgate.verdict import Verdict, worst
+from rackgate.judging.judge import judge
+from rackgate.judging.message import hint_of, verdict_message
+from rackgate.nouns.measurement import Bounds, Layer, Measurement, Reason, missing
+from rackgate.nouns.slo import Check, Op, Scope, Severity, Slo
+from rackgate.nouns.verdict import Verdict, worst
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)
 VALUES = st.floats(allow_nan=False)

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rackgate.endurance import proven_endurance
-from rackgate.ledger import Ledger
-from rackgate.message import headline, scope_text
-from rackgate.planning import plan_checks
-from rackgate.slo import STAGES, Check, Op, Scope, Severity, Slo
-from rackgate.verdict import Verdict
+from rackgate.checks.plan import plan_checks
+from rackgate.judging.ledger import Ledger
+from rackgate.judging.message import headline, scope_text
+from rackgate.judging.mtbf import proven_endurance
+from rackgate.nouns.slo import STAGES, Check, Op, Scope, Severity, Slo
+from rackgate.nouns.verdict import Verdict
 
 
 def row(row_id, scope=Scope.CARD, **changes):
@@ -214,7 +214,7 @@ def test_the_scope_counts_what_was_left_out(ledger, left_out, text):
 def test_a_target_without_cards_is_told_in_engines(ledger, rack):
     from dataclasses import replace
 
-    from rackgate.target import EngineSpec
+    from rackgate.nouns.target import EngineSpec
 
     engine = EngineSpec(name="endpoint", launcher="remote", model="m", url="http://h:1")
     target = replace(rack(), nodes=(), engines=(engine,), gateway=None)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from rackgate.node import Card, Node
-from rackgate.peers import peers_of
-from rackgate.planning import plan_checks
-from rackgate.slo import Op, Scope, Slo
-from rackgate.target import EngineSpec, Member, Target
+from rackgate.checks.plan import plan_checks
+from rackgate.nouns.node import Card, Node
+from rackgate.nouns.peers import peers_of
+from rackgate.nouns.slo import Op, Scope, Slo
+from rackgate.nouns.target import EngineSpec, Member, Target
 
 
 def target(*engines):

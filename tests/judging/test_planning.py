@@ -4,9 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rackgate.planning import CONDITIONS, _facts, entities_of, members_of, plan_checks
-from rackgate.selection import select, unknown_entities
-from rackgate.slo import STAGES, Op, Scope, Slo
+from rackgate.checks.plan import CONDITIONS, _facts, entities_of, members_of, plan_checks
+from rackgate.checks.selection import select, unknown_entities
+from rackgate.nouns.slo import STAGES, Op, Scope, Slo
 
 
 def row(row_id="single_card.ttft", scope=Scope.CARD, **changes):
@@ -38,8 +38,8 @@ def test_each_row_gets_a_check_for_each_entity_and_no_identity_stands_twice(rack
 
 @pytest.mark.parametrize(("exporter", "asked"), [(None, False), ("http://n:9400/metrics", True)])
 def test_a_node_without_cards_is_asked_for_others_only_where_something_lists_them(exporter, asked):
-    from rackgate.node import Node
-    from rackgate.target import EngineSpec, Target
+    from rackgate.nouns.node import Node
+    from rackgate.nouns.target import EngineSpec, Target
 
     engine = EngineSpec(name="e", launcher="remote", model="m", pool="cpu")
     target = Target(
@@ -52,7 +52,7 @@ def test_a_node_without_cards_is_asked_for_others_only_where_something_lists_the
 
 
 def test_stages_come_in_their_order_whatever_the_file_says():
-    from rackgate.target import Target
+    from rackgate.nouns.target import Target
 
     rows = [row(f"{stage}.r", Scope.RACK) for stage in reversed(STAGES)]
     target = Target(name="t", model="m", grade="cpu")
@@ -107,7 +107,7 @@ def test_what_the_target_does_not_have_is_declared(rack, stage, facts, why):
 
 
 def test_what_an_endpoint_user_cannot_see_is_not_assessed_even_where_nothing_is_declared():
-    from rackgate.target import EngineSpec, Target
+    from rackgate.nouns.target import EngineSpec, Target
 
     engine = EngineSpec(name="endpoint", launcher="remote", model="m", url="http://h:1")
     target = Target(name="t", model="m", grade="unproven", engines=(engine,), vantage="endpoint")

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.node import NodeAccess
-from rackgate.planning import plan_checks
+from rackgate.checks.plan import plan_checks
+from rackgate.nouns.node import NodeAccess
+from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.probes.probe import Probe
-from rackgate.slo import Op, Scope, Slo
 
 
 def row(scope=Scope.CARD, value="speed", **facts):

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engines.launchers.cluster import ClusterRefused, open_cluster
-from rackgate.engines.launchers.engine_pod import EnginePod
-from rackgate.engines.launchers.manifests import LAUNCH_LABEL, deployment_of
+from rackgate.engines.launchers.pods.cluster import ClusterRefused, open_cluster
+from rackgate.engines.launchers.pods.engine import EnginePod
+from rackgate.engines.launchers.pods.manifests import LAUNCH_LABEL, deployment_of
 from rackgate.engines.launchers.signatures import explain
 
 HERE = Path(__file__).parent

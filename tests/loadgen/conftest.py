@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from rackgate.load import Limits, Load
-from rackgate.loadgen.offer import Offering
-from rackgate.loadgen.plan import Endpoint, Plan
-from rackgate.loadgen.reference import reference_server
-from rackgate.loadgen.reference_server import Script
-from rackgate.loadgen.spool import sample_of_line
-from rackgate.route import Route
+from rackgate.loadgen.instrument.reference import reference_server
+from rackgate.loadgen.instrument.reference_server import Script
+from rackgate.loadgen.requests.plan import Endpoint, Plan
+from rackgate.loadgen.worker.offer import Offering
+from rackgate.loadgen.worker.spool import sample_of_line
+from rackgate.nouns.load import Limits, Load
+from rackgate.nouns.route import Route
 
 ON_BOTH_LOOPS = (
     "test_cases_over_transport", "test_clock", "test_connections", "test_fault_matrix", "test_identity",

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackgate.engines.protocol import protocol_named
-from rackgate.load import Limits
-from rackgate.loadgen.attempt import Attempt, Terms
-from rackgate.loadgen.connection import Connection
-from rackgate.loadgen.plan import Endpoint
-from rackgate.loadgen.room import Room
-from rackgate.loadgen.spool import row_lines, sample_of_line
-from rackgate.sample import Outcome
+from rackgate.engines.protocols.protocol import protocol_named
+from rackgate.loadgen.http.connection import Connection
+from rackgate.loadgen.http.memory_limit import Room
+from rackgate.loadgen.requests.plan import Endpoint
+from rackgate.loadgen.worker.attempt import Attempt, Terms
+from rackgate.loadgen.worker.spool import row_lines, sample_of_line
+from rackgate.nouns.load import Limits
+from rackgate.nouns.sample import Outcome
 
 CASES = Path(__file__).parent.parent / "cases"
 INPUTS = CASES / "inputs"

@@ -7,7 +7,7 @@ from time import perf_counter_ns
 import numpy as np
 import pytest
 
-from rackgate.loadgen.clock import Alarm
+from rackgate.loadgen.worker.timer import Alarm
 
 WAITS = 100
 TRIES = 5

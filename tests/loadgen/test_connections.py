@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from rackgate.load import Arrival, Limits, Origin
-from rackgate.loadgen.account import account_of, chunk_counted, shared_read_share
-from rackgate.loadgen.http1 import HttpClient
-from rackgate.loadgen.table import SampleTable
-from rackgate.sample import Outcome
+from rackgate.loadgen.http.http1 import HttpClient
+from rackgate.loadgen.results.account import account_of, chunk_counted, shared_read_share
+from rackgate.loadgen.results.table import SampleTable
+from rackgate.nouns.load import Arrival, Limits, Origin
+from rackgate.nouns.sample import Outcome
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 WHOLE = (

@@ -5,16 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rackgate.economy import Economies
-from rackgate.load import Load, Origin
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
-from rackgate.measurement import Measurement, Reason
-from rackgate.metrics import cost, hardware, rack_energy, rates
-from rackgate.node import Card, Node, NodeAccess
-from rackgate.observation import Observation, Offer
-from rackgate.sample import Outcome, Sample
-from rackgate.slo import Op, Scope, Slo
-from rackgate.target import EngineSpec, Member, Prices, Target
+from rackgate.metrics.hardware import card_signals as hardware
+from rackgate.metrics.hardware import cost
+from rackgate.metrics.hardware import node_energy as rack_energy
+from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.requests import rates
+from rackgate.nouns.load import Load, Origin
+from rackgate.nouns.measurement import Measurement, Reason
+from rackgate.nouns.node import Card, Node, NodeAccess
+from rackgate.nouns.sample import Outcome, Sample
+from rackgate.nouns.slo import Op, Scope, Slo
+from rackgate.nouns.target import EngineSpec, Member, Prices, Target
+from rackgate.run.economy import Economies
 
 SECOND = 1_000_000_000
 CARD = "n/gpu0"

@@ -8,8 +8,8 @@ is wrong by far more, and by as much on a machine that is idle.
 import numpy as np
 import pytest
 
-from rackgate.load import Arrival, Limits, Load
 from rackgate.loadgen import measure_instrument
+from rackgate.nouns.load import Arrival, Limits, Load
 
 LIMITS = Limits(first_token_s=20, stall_s=20, total_s=60)
 ALLOWED_MS = 10.0

@@ -5,9 +5,10 @@ import time
 
 import pytest
 
-from rackgate.load import Limits, Load
-from rackgate.loadgen import connection, room
-from rackgate.sample import Outcome
+from rackgate.loadgen.http import connection
+from rackgate.loadgen.http import memory_limit as room
+from rackgate.nouns.load import Limits, Load
+from rackgate.nouns.sample import Outcome
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.simulator.scenarios import Scenario
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackgate.cli import main
-from rackgate.loadgen.foreign import Distribution, ForeignError, read_foreign
-from rackgate.measurement import Reason
+from rackgate.loadgen.results.foreign import Distribution, ForeignError, read_foreign
+from rackgate.nouns.measurement import Reason
 from rackgate.statistics.percentiles import percentile_bounds
 
 DATA = Path(__file__).parent / "data"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.loadgen.body import BodyError, Chunked, Sized
-from rackgate.loadgen.head import Framing, HeadError, check_head, parse_head
+from rackgate.loadgen.http.body import BodyError, Chunked, Sized
+from rackgate.loadgen.http.head import Framing, HeadError, check_head, parse_head
 
 LINE = b"HTTP/1.1 200 OK\r\n"
 

@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from rackgate.load import Origin
-from rackgate.loadgen.table import SampleTable
-from rackgate.sample import traceparent_of
+from rackgate.loadgen.results.table import SampleTable
+from rackgate.nouns.load import Origin
+from rackgate.nouns.sample import traceparent_of
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n%bTransfer-Encoding: chunked\r\n\r\n"
 END = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.load import Arrival, Load, Phase
-from rackgate.loadgen.instrument import REFERENCE, accepted_ms, most_streams, sized, streams_of
+from rackgate.loadgen.instrument.sizing import REFERENCE, accepted_ms, most_streams, sized, streams_of
+from rackgate.nouns.load import Arrival, Load, Phase
 
 CLOSED = Load(name="c", prompt_tokens=8, output_tokens=100, concurrency=8)
 OPEN = replace(CLOSED, arrival=Arrival.POISSON, rate_per_s=10.0, concurrency=64)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackgate.loadgen.knee import Found, Look, find_knee
-from rackgate.verdict import Verdict
+from rackgate.nouns.verdict import Verdict
 
 
 def endpoint(knee, *, requests=400, aborted_above=None, seed=1):

@@ -12,11 +12,11 @@ from dataclasses import replace
 import pytest
 
 from rackgate.cli import main
-from rackgate.load import Arrival, Load, Phase
 from rackgate.loadgen import Endpoint, start_load
-from rackgate.loadgen.now import Now
 from rackgate.loadgen.progress import StreamTeller, progress_text, watch
-from rackgate.sample import Outcome, Sample
+from rackgate.loadgen.worker.live_state import Now
+from rackgate.nouns.load import Arrival, Load, Phase
+from rackgate.nouns.sample import Outcome, Sample
 
 FEW = ["--model", "m", "--requests", "24", "--output-tokens", "4", "--warmup", "1", "--no-selfcheck"]
 

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from rackgate.cli import main
-from rackgate.load import Arrival, Limits, Load
+from rackgate.evidence.record import read_records
 from rackgate.loadgen import Endpoint, start_load
-from rackgate.loadgen.load_machine import LoadMachine
-from rackgate.loadgen.machines import NoLoadMachines
-from rackgate.measurement import Reason
-from rackgate.record import read_records
+from rackgate.loadgen.remote.load_machine import LoadMachine
+from rackgate.loadgen.remote.machines import NoLoadMachines
+from rackgate.nouns.load import Arrival, Limits, Load
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.target import LoadMachines
 from rackgate.simulator import RackSettings, start_rack
-from rackgate.target import LoadMachines
 
 LOAD = Load(
     name="l", prompt_tokens=20, output_tokens=5, concurrency=6, looks=(60,), warmup_requests=4,
@@ -177,7 +177,7 @@ def test_what_a_lost_machine_measured_is_kept_and_the_load_is_unknown(tmp_path, 
 
 
 def test_a_machine_removes_what_a_killed_one_left_and_nothing_of_a_living_one(tmp_path, monkeypatch):
-    code = "from rackgate.loadgen.load_machine import LoadMachine; m = LoadMachine(); print(); input()"
+    code = "from rackgate.loadgen.remote.load_machine import LoadMachine; m = LoadMachine(); print(); input()"
     held = {
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,

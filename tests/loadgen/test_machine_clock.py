@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.load import Origin
-from rackgate.loadgen.machine_clock import ClockReading, MachineClock, compare_clocks, moved
-from rackgate.sample import Outcome, Sample
+from rackgate.loadgen.remote.clock import ClockReading, MachineClock, compare_clocks, moved
+from rackgate.nouns.load import Origin
+from rackgate.nouns.sample import Outcome, Sample
 
 SECOND = 1_000_000_000
 SAMPLE = Sample(

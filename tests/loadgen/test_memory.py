@@ -5,17 +5,17 @@ import sys
 
 import numpy as np
 
-from rackgate.load import Origin
-from rackgate.loadgen.table import SampleTable
-from rackgate.sample import Outcome, Sample
+from rackgate.loadgen.results.table import SampleTable
+from rackgate.nouns.load import Origin
+from rackgate.nouns.sample import Outcome, Sample
 
 MERGED = """
 import re, sys
 from pathlib import Path
-from rackgate.load import Load
+from rackgate.nouns.load import Load
 from rackgate.loadgen import Endpoint, start_load
-from rackgate.loadgen.columns import KEPT
-from rackgate.loadgen.table import SampleTable
+from rackgate.loadgen.results.columns import KEPT
+from rackgate.loadgen.results.table import SampleTable
 
 url, folder = sys.argv[1:]
 load = Load(name="l", prompt_tokens=9, output_tokens=8, concurrency=8, looks=(64,), warmup_requests=0,

@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackgate.engines.protocol import Ending
-from rackgate.load import Arrival, Limits, Load, Origin
-from rackgate.loadgen.arrivals import schedule_ns
-from rackgate.loadgen.head import Head
-from rackgate.loadgen.offer import Offering
-from rackgate.loadgen.plan import Endpoint, Plan
-from rackgate.loadgen.spool import sample_of_line
-from rackgate.loadgen.transport import Finish
-from rackgate.sample import Outcome
+from rackgate.engines.protocols.protocol import Ending
+from rackgate.loadgen.http.head import Head
+from rackgate.loadgen.http.transport import Finish
+from rackgate.loadgen.requests.arrivals import schedule_ns
+from rackgate.loadgen.requests.plan import Endpoint, Plan
+from rackgate.loadgen.worker.offer import Offering
+from rackgate.loadgen.worker.spool import sample_of_line
+from rackgate.nouns.load import Arrival, Limits, Load, Origin
+from rackgate.nouns.sample import Outcome
 
 WHOLE = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 

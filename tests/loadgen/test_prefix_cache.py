@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.load import Load
-from rackgate.loadgen.prefix_cache import (
+from rackgate.loadgen.engine_counters.prefix_cache import (
     MetricsPage,
     PrefixCounters,
     counters_meanwhile,
@@ -15,6 +14,7 @@ from rackgate.loadgen.prefix_cache import (
     least_from_cache,
     read_pages,
 )
+from rackgate.nouns.load import Load
 from rackgate.telemetry.engine_metrics import EnginePage
 
 LOAD = Load(name="l", prompt_tokens=100, output_tokens=4, looks=(10,))

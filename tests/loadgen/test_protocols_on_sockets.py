@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from rackgate.engines.openai import OpenAi
-from rackgate.engines.protocol import JSON, PROTOCOLS, STREAM, Dialect, protocol_named
-from rackgate.sample import Outcome
+from rackgate.engines.protocols.openai import OpenAi
+from rackgate.engines.protocols.protocol import JSON, PROTOCOLS, STREAM, Dialect, protocol_named
+from rackgate.nouns.sample import Outcome
 
 USAGE = {"prompt_tokens": 9, "completion_tokens": 2}
 CHAT = [{"choices": [{"delta": {"content": word}, "finish_reason": None}]} for word in ("a ", "b")]

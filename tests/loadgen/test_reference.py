@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from rackgate.load import Limits, Load
 from rackgate.loadgen import measure_instrument
-from rackgate.measurement import Reason
+from rackgate.nouns.load import Limits, Load
+from rackgate.nouns.measurement import Reason
 
 LOAD = Load(
     name="l", prompt_tokens=20, output_tokens=8, concurrency=4, looks=(32,), warmup_requests=1,

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.load import Arrival, Limits, Load
 from rackgate.loadgen import Counters, Endpoint, SampleTable, start_load
-from rackgate.loadgen.reference import reference_server
-from rackgate.loadgen.reference_server import Script
-from rackgate.measurement import Reason
+from rackgate.loadgen.instrument.reference import reference_server
+from rackgate.loadgen.instrument.reference_server import Script
+from rackgate.nouns.load import Arrival, Limits, Load
+from rackgate.nouns.measurement import Reason
 
 LOAD = Load(
     name="l", prompt_tokens=20, output_tokens=5, concurrency=2, looks=(8,), warmup_requests=1,

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackgate.config.acceptance_tables import LoadTable
-from rackgate.load import Arrival, Load, Phase, Shape, Spread
-from rackgate.loadgen.arrivals import schedule_ns
-from rackgate.loadgen.lane import Lane
-from rackgate.loadgen.plan import Endpoint, Plan
+from rackgate.loadgen.requests.arrivals import schedule_ns
+from rackgate.loadgen.requests.plan import Endpoint, Plan
+from rackgate.loadgen.requests.trace import trace_of
 from rackgate.loadgen.running import start_load
-from rackgate.loadgen.trace import trace_of
+from rackgate.loadgen.worker.endpoint_client import Lane
+from rackgate.nouns.load import Arrival, Load, Phase, Shape, Spread
 
 MOONCAKE = str(Path(__file__).parent.parent / "traces" / "mooncake.jsonl")
 LOAD = Load(

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackgate.load import Origin
-from rackgate.loadgen import SampleTable, columns, table_file
-from rackgate.loadgen.labels import Labels
-from rackgate.loadgen.sampling import burst
-from rackgate.loadgen.spool import read_spool, sample_of_line, spool_line
-from rackgate.sample import Outcome, Sample
+from rackgate.loadgen import SampleTable
+from rackgate.loadgen.results import columns, table_file
+from rackgate.loadgen.results.labels import Labels
+from rackgate.loadgen.worker.sampling import burst
+from rackgate.loadgen.worker.spool import read_spool, sample_of_line, spool_line
+from rackgate.nouns.load import Origin
+from rackgate.nouns.sample import Outcome, Sample
 
 MOMENT = st.none() | st.integers(0, 2**52)
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8)

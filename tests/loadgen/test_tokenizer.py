@@ -6,11 +6,11 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
-from rackgate.load import Load, Shape, Spread
-from rackgate.loadgen.lane import Lane
-from rackgate.loadgen.plan import Endpoint, Plan
-from rackgate.loadgen.trace import read_trace
-from rackgate.loadgen.words import WORDS, token_counter, words_of
+from rackgate.loadgen.requests.plan import Endpoint, Plan
+from rackgate.loadgen.requests.trace import read_trace
+from rackgate.loadgen.requests.words import WORDS, token_counter, words_of
+from rackgate.loadgen.worker.endpoint_client import Lane
+from rackgate.nouns.load import Load, Shape, Spread
 
 
 def made(path, texts, vocabulary):

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.load import Arrival, Load
-from rackgate.loadgen.plan import Endpoint
+from rackgate.loadgen.requests.plan import Endpoint
+from rackgate.loadgen.requests.trace import TraceError, read_trace, trace_of
 from rackgate.loadgen.running import start_load
-from rackgate.loadgen.trace import TraceError, read_trace, trace_of
+from rackgate.nouns.load import Arrival, Load
 
 TRACES = Path(__file__).parent.parent / "traces"
 LOAD = Load(

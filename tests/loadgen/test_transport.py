@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from rackgate.load import Limits
-from rackgate.loadgen.http1 import HttpClient
-from rackgate.loadgen.transport import Server
-from rackgate.sample import Outcome
+from rackgate.loadgen.http.http1 import HttpClient
+from rackgate.loadgen.http.transport import Server
+from rackgate.nouns.load import Limits
+from rackgate.nouns.sample import Outcome
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"

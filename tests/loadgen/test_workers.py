@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.load import Arrival, Limits, Load, Phase
 from rackgate.loadgen import Endpoint, start_load
-from rackgate.loadgen.crew import workers_for
-from rackgate.measurement import Reason
+from rackgate.loadgen.worker_count import workers_for
+from rackgate.nouns.load import Arrival, Limits, Load, Phase
+from rackgate.nouns.measurement import Reason
 
 LOAD = Load(
     name="l", prompt_tokens=20, output_tokens=5, concurrency=6, looks=(25,), warmup_requests=4,

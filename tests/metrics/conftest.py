@@ -2,13 +2,13 @@
 
 import pytest
 
-from rackgate.load import Load, Origin
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
-from rackgate.node import Card, Node
-from rackgate.observation import Observation, Offer
-from rackgate.sample import Outcome, Sample
-from rackgate.slo import Check, Op, Scope, Slo
-from rackgate.target import EngineSpec, Member, Target
+from rackgate.metrics.observation import Observation, Offer
+from rackgate.nouns.load import Load, Origin
+from rackgate.nouns.node import Card, Node
+from rackgate.nouns.sample import Outcome, Sample
+from rackgate.nouns.slo import Check, Op, Scope, Slo
+from rackgate.nouns.target import EngineSpec, Member, Target
 
 CARDS = ("node1/gpu0", "node1/gpu1")
 CARD = CARDS[0]

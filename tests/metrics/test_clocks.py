@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.loadgen.machine_clock import ClockReading, MachineClock
-from rackgate.measurement import Reason
-from rackgate.metrics import latency, rates
+from rackgate.loadgen.remote.clock import ClockReading, MachineClock
+from rackgate.metrics.requests import latency, rates
+from rackgate.nouns.measurement import Reason
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.judge import judge
-from rackgate.measurement import Reason
-from rackgate.metrics import latency, rates
+from rackgate.judging.judge import judge
+from rackgate.metrics.requests import latency, rates
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.verdict import Verdict
 from rackgate.statistics import with_failures
-from rackgate.verdict import Verdict
 
 CASES = Path(__file__).parent.parent / "cases"
 EXPECTED = json.loads((CASES / "expected.json").read_text())

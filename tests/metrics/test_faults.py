@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engines.protocol import Ending, protocol_named
-from rackgate.fault import FaultTimeline
-from rackgate.measurement import Reason
-from rackgate.metrics import faults
+from rackgate.engines.protocols.protocol import Ending, protocol_named
+from rackgate.metrics.requests import faults
+from rackgate.nouns.fault import FaultTimeline
+from rackgate.nouns.measurement import Reason
 
 CASES = Path(__file__).parents[1] / "cases"
 DRAINS = json.loads((CASES / "inputs" / "ENG-08.json").read_text())

@@ -5,17 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.load import Load, Origin
-from rackgate.loadgen import Counters, OfferedLoad, SampleTable, table_file
-from rackgate.measurement import Reason
-from rackgate.metrics.gaps import chunk_gap_ms
-from rackgate.metrics.latency import time_to_first_answer_ms
-from rackgate.observation import Observation, Offer
-from rackgate.sample import Outcome, Sample
-from rackgate.slo import Op, Scope, Slo
+from rackgate.loadgen import Counters, OfferedLoad, SampleTable
+from rackgate.loadgen.results import table_file
+from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.requests.gaps import chunk_gap_ms
+from rackgate.metrics.requests.latency import time_to_first_answer_ms
+from rackgate.nouns.load import Load, Origin
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.sample import Outcome, Sample
+from rackgate.nouns.slo import Op, Scope, Slo
+from rackgate.nouns.target import EngineSpec, Target
 from rackgate.statistics.log_histogram import LogHistogram
 from rackgate.statistics.percentiles import nearest_rank
-from rackgate.target import EngineSpec, Target
 
 MS = 1_000_000
 

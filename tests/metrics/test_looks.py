@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from rackgate.judge import judge
-from rackgate.metrics import latency
-from rackgate.slo import Op
+from rackgate.judging.judge import judge
+from rackgate.metrics.requests import latency
+from rackgate.nouns.slo import Op
+from rackgate.nouns.verdict import Verdict
 from rackgate.statistics import look_confidence, order_ranks
-from rackgate.verdict import Verdict
 
 LOOKS = (408, 1000, 2000)
 RUNS = 4000

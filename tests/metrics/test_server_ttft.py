@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.judge import judge
-from rackgate.measurement import Reason
+from rackgate.checks.plan import plan_checks
+from rackgate.judging.judge import judge
 from rackgate.metrics.metric import measure
+from rackgate.metrics.registry import Registry
 from rackgate.metrics.shipped import register_metrics
-from rackgate.planning import plan_checks
-from rackgate.registry import Registry
-from rackgate.slo import Check, Op, Scope, Severity, Slo
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.slo import Check, Op, Scope, Severity, Slo
+from rackgate.nouns.verdict import Verdict
 from rackgate.telemetry.engine_metrics import TtftHistogram
-from rackgate.verdict import Verdict
 
 CARD = "node1/gpu0"
 EDGES = (0.05, 0.1, 0.2, float("inf"))

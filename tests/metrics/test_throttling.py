@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.judge import judge
-from rackgate.measurement import Reason
-from rackgate.metrics import hardware
+from rackgate.judging.judge import judge
+from rackgate.metrics.hardware import card_signals as hardware
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.verdict import Verdict
 from rackgate.telemetry.reading import Reading
 from rackgate.telemetry.table import TelemetryTable
-from rackgate.verdict import Verdict
 
 SECOND = 1_000_000_000
 CARD = "node1/gpu0"

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.telemetry.nvml_source import NvmlSource
+from rackgate.telemetry.cards.nvml_source import NvmlSource
 
 sys.path.insert(0, str(Path(__file__).parent))
 

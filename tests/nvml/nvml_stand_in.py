@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.node import Card, Node
+from rackgate.nouns.node import Card, Node
 
 SOURCE = Path(__file__).with_name("libnvidia-ml.c")
 

@@ -5,17 +5,17 @@ import time
 import pytest
 from nvml_stand_in import node_of, until
 
-from rackgate.judge import judge
-from rackgate.load import Load
+from rackgate.judging.judge import judge
 from rackgate.loadgen import Counters, OfferedLoad
+from rackgate.metrics.observation import Observation, Offer
 from rackgate.metrics.shipped import register_metrics
-from rackgate.observation import Observation, Offer
-from rackgate.slo import Check, Op, Scope, Slo
-from rackgate.target import EngineSpec, Member, Target
-from rackgate.telemetry.nvml_source import NvmlSource
+from rackgate.nouns.load import Load
+from rackgate.nouns.slo import Check, Op, Scope, Slo
+from rackgate.nouns.target import EngineSpec, Member, Target
+from rackgate.nouns.verdict import Verdict
+from rackgate.telemetry.cards.nvml_source import NvmlSource
 from rackgate.telemetry.reading import Reading
 from rackgate.telemetry.sampler import Sampler
-from rackgate.verdict import Verdict
 
 METRICS = {}
 register_metrics(lambda name, unit, function, **_: METRICS.update({name: (unit, function)}))

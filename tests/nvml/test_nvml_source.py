@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from nvml_stand_in import StandIn, by_field, node_of, until
 
-from rackgate.measurement import Reason
-from rackgate.telemetry.nvml_source import NvmlSource
+from rackgate.nouns.measurement import Reason
+from rackgate.telemetry.cards.nvml_source import NvmlSource
 from rackgate.telemetry.reading import CARD_FIELDS, REQUIRED
 from rackgate.telemetry.sampler import Sampler
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.record import read_records
+from rackgate.evidence.record import read_records
 
 CONFTEST = """
 import json, os, pathlib
 import pytest
-from rackgate.measurement import Bounds, Measurement, Reason
-from rackgate.node import Card, Node, NodeAccess
-from rackgate.target import EngineSpec, Gateway, Member, Target
+from rackgate.nouns.measurement import Bounds, Measurement, Reason
+from rackgate.nouns.node import Card, Node, NodeAccess
+from rackgate.nouns.target import EngineSpec, Gateway, Member, Target
 
 HERE = pathlib.Path(__file__).parent
 

@@ -49,7 +49,7 @@ def test_the_command_line_wins_over_environment_over_ini_over_default(pytester, 
 
 
 def test_each_option_is_also_an_ini_value_and_an_environment_variable():
-    from rackgate.options import OPTIONS
+    from rackgate.plugin.options import OPTIONS
 
     names = {option.cli: (option.ini, option.environment) for option in OPTIONS}
     assert ("rack_stop_on_fail", "RACKGATE_STOP_ON_FAIL") == names["--rack-stop-on-fail"]

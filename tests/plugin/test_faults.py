@@ -23,7 +23,7 @@ def pytest_rack_faults(config, register):
 
 TEST = """
 import pytest
-from rackgate.engine import Engine
+from rackgate.nouns.engine import Engine
 
 pytestmark = [pytest.mark.rack_acceptance, pytest.mark.rack_stage("fault_injection")]
 

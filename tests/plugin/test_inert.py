@@ -74,7 +74,7 @@ def test_importing_the_entry_points_imports_nothing_heavy():
 
 
 def test_the_help_lists_every_option_and_opens_no_run(unrelated, run):
-    from rackgate.options import OPTIONS
+    from rackgate.plugin.options import OPTIONS
 
     outcome = run("--help", "-m", "rack_acceptance")
     assert 0 == outcome.exit_code

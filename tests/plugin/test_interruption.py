@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engines import leftovers
-from rackgate.record import read_records
+from rackgate.engines.leftovers import leftovers
+from rackgate.evidence.record import read_records
 
 TINY = Path(__file__).parent.parent / "engines" / "tiny_engine.py"
 TARGET = """

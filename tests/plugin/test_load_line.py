@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rackgate.evidence.record import read_records
 from rackgate.loadgen import SampleTable
-from rackgate.record import read_records
 
 ROOT = Path(__file__).parents[2]
 LONG = """

@@ -17,8 +17,8 @@ from rackgate.cli import main
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
 from rackgate.engines.route_options import add_route_options, arguments_of, route_of
-from rackgate.loadgen.table import SampleTable
-from rackgate.route import DIRECT, Route
+from rackgate.loadgen.results.table import SampleTable
+from rackgate.nouns.route import DIRECT, Route
 from rackgate.simulator import RackSettings, start_rack
 
 

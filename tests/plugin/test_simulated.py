@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engines.leftovers import process_start
-from rackgate.record import read_records
+from rackgate.engines.leftovers.leftovers import process_start
+from rackgate.evidence.record import read_records
 
 
 @pytest.fixture

@@ -273,8 +273,8 @@ def test_a_users_own_row_is_judged_recorded_and_counted(pytester, run):
     pytester.makepyfile(
         """
         import pytest
-        from rackgate.measurement import Measurement
-        from rackgate.slo import Op, Scope, Slo
+        from rackgate.nouns.measurement import Measurement
+        from rackgate.nouns.slo import Op, Scope, Slo
         @pytest.mark.rack_acceptance
         @pytest.mark.parametrize("value", [1.0, 3.0])
         def test_mine(rack_check, value):

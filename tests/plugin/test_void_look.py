@@ -2,12 +2,12 @@
 
 import pytest
 
-from rackgate.record import read_records
+from rackgate.evidence.record import read_records
 
 OFFERS = """
 import pytest
-from rackgate.load import Arrival, Load
-from rackgate.offering import offer_look
+from rackgate.nouns.load import Arrival, Load
+from rackgate.stages.load_runs import offer_look
 
 @pytest.mark.rack_acceptance
 @pytest.mark.rack_stage("soak")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rackgate.node import Card, Node, NodeAccess
+from rackgate.nouns.node import Card, Node, NodeAccess
+from rackgate.nouns.slo import Scope
+from rackgate.nouns.target import EngineSpec, Member, Target
 from rackgate.probes.probe import Probe
-from rackgate.slo import Scope
-from rackgate.target import EngineSpec, Member, Target
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.measurement import Reason
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.slo import Scope
 from rackgate.probes.asking import ask_nodes, busy_cards
 from rackgate.probes.commands import command_of, shown_command
 from rackgate.probes.measuring import measurements_of
-from rackgate.slo import Scope
 
 GOOD = (
     'echo preparing; echo \'{"version": 1, "complete": true, "values": [{"name": "speed",'

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackgate.measurement import Reason
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.slo import Scope
 from rackgate.probes.parsers import PARSERS
 from rackgate.probes.probe import Answer, Asked, BadOutput, Probe
 from rackgate.probes.reading import read_text
 from rackgate.probes.tools import tools
-from rackgate.slo import Scope
 
 OUTPUTS = Path(__file__).parent / "outputs"
 TWO = Asked(node="node1", cards={0: "node1/gpu0", 1: "node1/gpu1"})

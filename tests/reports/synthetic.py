@@ -13,8 +13,8 @@ from synthetic_rows import THROUGHPUT, TTFT, slo_rows, verdict_payload
 from synthetic_scenario import START_NS, Scenario
 from synthetic_series import write_samples, write_telemetry
 
-from rackgate.record import Record, RecordLog
-from rackgate.slo import STAGES
+from rackgate.evidence.record import Record, RecordLog
+from rackgate.nouns.slo import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

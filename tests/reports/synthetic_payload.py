@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rackgate.slo import STAGES
+from rackgate.nouns.slo import STAGES
 
 if TYPE_CHECKING:
     from synthetic_scenario import Scenario

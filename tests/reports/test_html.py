@@ -11,7 +11,7 @@ import pytest
 from html_page import Page, page_of
 from synthetic import Scenario, make_run, records_of
 
-from rackgate.five_numbers import FIVE_NUMBERS
+from rackgate.run.headline_metrics import FIVE_NUMBERS
 from rackgate_reports import story
 from rackgate_reports.evidence import load_run
 from rackgate_reports.html import render_html

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.redaction import LIMIT_BYTES, REDACTED, Redactor, bounded, printable, secret_values
+from rackgate.evidence.redaction import LIMIT_BYTES, REDACTED, Redactor, bounded, printable, secret_values
 
 CASES = Path(__file__).parent.parent / "cases"
 EXPECTED = json.loads((CASES / "expected.json").read_text(encoding="utf-8"))

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from rackgate.config.acceptance_file import load_acceptance
+from rackgate.metrics.registry import Registry
 from rackgate.metrics.shipped import register_metrics
-from rackgate.registry import Registry
 from rackgate_reports.formatting import metric_name
 from rackgate_reports.titles import TITLES, title_of
 

@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rackgate.engines.api_smoke import SMOKE, smoke_api
 from rackgate.simulator import RackSettings, Scenario, start_rack
+from rackgate.simulator.engine.words import answer_to
 from rackgate.simulator.lifeline import bound_socket
-from rackgate.simulator.words import answer_to
 
 CHAT = "/v1/chat/completions"
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rackgate.engine import Killable
+from rackgate.nouns.engine import Killable
 from rackgate.simulator import RackSettings, Scenario, start_rack
 from rackgate.simulator.knobs import GatewayKnobs
 

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.node.state import new_state
 from rackgate.simulator.processes import RackStartFailed
 from rackgate.simulator.rack import RackProcess
-from rackgate.simulator.state import new_state
 
 SERVE = (
     "import sys; from rackgate.simulator import RackSettings, serve; "

@@ -5,9 +5,9 @@ import tomllib
 import pytest
 
 from rackgate import simulator
+from rackgate.nouns.verdict import Verdict
 from rackgate.simulator import RackSettings, simulated_target, start_rack
 from rackgate.simulator.scenarios import parse_scenarios, scenarios
-from rackgate.verdict import Verdict
 
 
 @pytest.mark.parametrize("name", scenarios())

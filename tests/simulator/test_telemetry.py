@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.simulator.knobs import CardKnobs
-from rackgate.simulator.state import Slot, new_state, open_state
-from rackgate.simulator.thermal import CardSensors
+from rackgate.simulator.node.state import Slot, new_state, open_state
+from rackgate.simulator.node.thermal import CardSensors
 
 FIELDS = {
     "DCGM_FI_DEV_GPU_TEMP",

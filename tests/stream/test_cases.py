@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engines.openai import ChatStream, read_body
-from rackgate.engines.protocol import Ending, protocol_named
-from rackgate.engines.sanity import degenerate
-from rackgate.load import Limits, Origin
-from rackgate.loadgen.attempt import overdue
-from rackgate.sample import FAILED, Outcome, Sample
+from rackgate.engines.protocols.openai import ChatStream, read_body
+from rackgate.engines.protocols.protocol import Ending, protocol_named
+from rackgate.engines.protocols.sanity import degenerate
+from rackgate.loadgen.worker.attempt import overdue
+from rackgate.nouns.load import Limits, Origin
+from rackgate.nouns.sample import FAILED, Outcome, Sample
 
 CASES = Path(__file__).parent.parent / "cases"
 EXPECTED = {

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.engines.openai import OPENAI, OPENAI_PLAIN, ChatStream, read_body
-from rackgate.engines.protocol import ChatRequest, Ending, protocol_named
-from rackgate.engines.triton import TRITON
-from rackgate.sample import Outcome
+from rackgate.engines.protocols.openai import OPENAI, OPENAI_PLAIN, ChatStream, read_body
+from rackgate.engines.protocols.protocol import ChatRequest, Ending, protocol_named
+from rackgate.engines.protocols.triton import TRITON
+from rackgate.nouns.sample import Outcome
 
 DONE = "data: [DONE]\n\n"
 

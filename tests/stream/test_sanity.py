@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.engines.sanity import degenerate
+from rackgate.engines.protocols.sanity import degenerate
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.engines import sse
-from rackgate.engines.openai import ChatStream
-from rackgate.engines.protocol import Ending
-from rackgate.engines.sse import EventTooLong, SseParser
+from rackgate.engines.protocols import sse
+from rackgate.engines.protocols.openai import ChatStream
+from rackgate.engines.protocols.protocol import Ending
+from rackgate.engines.protocols.sse import EventTooLong, SseParser
 
 INPUTS = Path(__file__).parent.parent / "cases" / "inputs"
 STREAMS = sorted(INPUTS.glob("SSE-*.sse"))

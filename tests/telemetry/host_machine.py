@@ -1,6 +1,6 @@
 """A machine on paper, for the triage of hosts."""
 
-from rackgate.telemetry.runner import RootRunner
+from rackgate.hosts.runner import RootRunner
 
 
 def smi(**changes):

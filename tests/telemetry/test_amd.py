@@ -2,11 +2,11 @@
 
 import pytest
 
+from rackgate.checks.plan import plan_checks
 from rackgate.config.target_file import parse_target
-from rackgate.node import Card, Node
-from rackgate.planning import plan_checks
-from rackgate.slo import Op, Scope, Slo
-from rackgate.telemetry.dcgm import listed_cards, pages_of, parse_page
+from rackgate.nouns.node import Card, Node
+from rackgate.nouns.slo import Op, Scope, Slo
+from rackgate.telemetry.cards.dcgm import listed_cards, pages_of, parse_page
 
 NODE = Node(
     name="n1",

@@ -4,9 +4,9 @@ import pytest
 from local_server import Answer, serving
 
 from rackgate.engines.metrics_page import metrics_url
-from rackgate.measurement import Reason
-from rackgate.node import Card, Node, NodeAccess, Redfish
-from rackgate.target import EngineSpec, Member, Target
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node, NodeAccess, Redfish
+from rackgate.nouns.target import EngineSpec, Member, Target
 from rackgate.telemetry.assembly import TelemetryPlan, assemble, plan_of
 
 

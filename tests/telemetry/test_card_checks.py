@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.measurement import Reason
+from rackgate.nouns.measurement import Reason
 from rackgate.telemetry.card_checks import (
     busy_median,
     cap_shortfall,
@@ -17,7 +17,7 @@ from rackgate.telemetry.card_checks import (
     standing_share,
     throttle_by_counters_s,
 )
-from rackgate.telemetry.clock_events import FAULT_BITS
+from rackgate.telemetry.cards.clock_events import FAULT_BITS
 from rackgate.telemetry.reading import Reading
 from rackgate.telemetry.series_findings import growth, highest, least, mean_over, most_per_minute
 from rackgate.telemetry.table import Series, TelemetryTable

@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.measurement import Measurement, Reason, missing, truth
-from rackgate.node import Card, Node
-from rackgate.peers import too_few_peers
-from rackgate.slo import Op, Scope, Slo
-from rackgate.target import EngineSpec, Member, Target
-from rackgate.telemetry.card_memory import MEMORY_IN_USE, unaccounted_memory
+from rackgate.nouns.measurement import Measurement, Reason, missing, truth
+from rackgate.nouns.node import Card, Node
+from rackgate.nouns.peers import too_few_peers
+from rackgate.nouns.slo import Op, Scope, Slo
+from rackgate.nouns.target import EngineSpec, Member, Target
+from rackgate.preflight.card_memory import MEMORY_IN_USE, unaccounted_memory
 
 NAMES = ("n1/gpu0", "n1/gpu1", "n1/gpu2")
 

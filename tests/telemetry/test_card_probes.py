@@ -2,16 +2,16 @@ import time
 
 import pytest
 
-from rackgate.measurement import Reason
-from rackgate.node import Expect, Node
-from rackgate.telemetry.card_probes import CARD_PROBES, probe_readings
-from rackgate.telemetry.event_book import EventBook
-from rackgate.telemetry.event_probes import probe_events
-from rackgate.telemetry.fact import Fact
-from rackgate.telemetry.host_demands import HostDemands
-from rackgate.telemetry.kernel_log import parse_log
-from rackgate.telemetry.link_probes import probe_links
-from rackgate.telemetry.node_probes import NODE_PROBES, probe_hosts, probe_same
+from rackgate.hosts.facts.demands import HostDemands
+from rackgate.hosts.facts.fact import Fact
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Expect, Node
+from rackgate.preflight.cards import CARD_PROBES, probe_readings
+from rackgate.preflight.host_metrics import NODE_PROBES, probe_hosts, probe_same
+from rackgate.preflight.kernel_events import probe_events
+from rackgate.preflight.links import probe_links
+from rackgate.telemetry.kernel.event_history import EventBook
+from rackgate.telemetry.kernel.kernel_log import parse_log
 from rackgate.telemetry.reading import Reading
 
 CARD = "n1/gpu0"

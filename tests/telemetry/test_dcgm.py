@@ -1,9 +1,9 @@
 import pytest
 
-from rackgate.measurement import Reason
-from rackgate.node import Card, Node
-from rackgate.telemetry.dcgm import parse_page
-from rackgate.telemetry.dcgm_names import NAMES
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node
+from rackgate.telemetry.cards.dcgm import parse_page
+from rackgate.telemetry.cards.dcgm_names import NAMES
 from rackgate.telemetry.reading import CARD_FIELDS, REQUIRED
 
 CARD = Card(name="n1/gpu0", node="n1", index=0, uuid="GPU-A")

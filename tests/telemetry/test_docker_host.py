@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.measurement import Reason
-from rackgate.node import Card, Node, NodeAccess
-from rackgate.target import Target
+from rackgate.hosts.docker_host import DockerHost, DockerRunner
+from rackgate.hosts.facts.host import read_host
+from rackgate.hosts.runner import Command, LocalRunner
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node, NodeAccess
+from rackgate.nouns.target import Target
 from rackgate.telemetry.assembly import assemble, plan_of
-from rackgate.telemetry.docker_host import DockerHost, DockerRunner
-from rackgate.telemetry.host import read_host
-from rackgate.telemetry.runner import Command, LocalRunner
 
 ROOT = Path(__file__).parents[2]
 DAEMON = "unix:///var/run/docker.sock"

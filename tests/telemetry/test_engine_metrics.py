@@ -4,9 +4,9 @@ import httpx
 import pytest
 from local_server import Answer, serving
 
-from rackgate.loadgen.prefix_cache import MetricsPage, engine_page
-from rackgate.loadgen.server_ttft import histogram_entry, histogram_of, histograms_meanwhile
-from rackgate.measurement import Reason
+from rackgate.loadgen.engine_counters.prefix_cache import MetricsPage, engine_page
+from rackgate.loadgen.engine_counters.server_ttft import histogram_entry, histogram_of, histograms_meanwhile
+from rackgate.nouns.measurement import Reason
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.telemetry.engine_metrics import (
     EngineMetricsSource,

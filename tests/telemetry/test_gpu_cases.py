@@ -10,25 +10,25 @@ import pytest
 from host_machine import machine
 from pynvml import NVMLError
 
-from rackgate.measurement import Reason
-from rackgate.node import Card, Expect, Node
-from rackgate.preflight import measured_cards
-from rackgate.telemetry.clock_events import clock_event_names
-from rackgate.telemetry.dcgm import is_blank, parse_page, samples_by_card
-from rackgate.telemetry.driver_probes import probe_domains
-from rackgate.telemetry.fact import Fact
-from rackgate.telemetry.host import read_host
-from rackgate.telemetry.host_demands import HostDemands
-from rackgate.telemetry.node_probes import probe_hosts
-from rackgate.telemetry.nvml import (
+from rackgate.hosts.facts.demands import HostDemands
+from rackgate.hosts.facts.fact import Fact
+from rackgate.hosts.facts.host import read_host
+from rackgate.hosts.runner import LocalRunner, Ran
+from rackgate.hosts.tools.nvidia_smi import lost_cards, parse_query
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Expect, Node
+from rackgate.preflight.driver import probe_domains
+from rackgate.preflight.host_metrics import probe_hosts
+from rackgate.preflight.nodes import measured_cards
+from rackgate.telemetry.cards.clock_events import clock_event_names
+from rackgate.telemetry.cards.dcgm import is_blank, parse_page, samples_by_card
+from rackgate.telemetry.cards.nvidia_smi_source import SmiSource
+from rackgate.telemetry.cards.nvml import (
     card_signals,
     clock_event_reasons,
     memory,
 )
-from rackgate.telemetry.redfish import read_sensor
-from rackgate.telemetry.runner import LocalRunner, Ran
-from rackgate.telemetry.smi import lost_cards, parse_query
-from rackgate.telemetry.smi_source import SmiSource
+from rackgate.telemetry.chassis.redfish import read_sensor
 
 CASES = Path(__file__).parents[1] / "cases"
 EXPECTED = {
@@ -42,7 +42,7 @@ def text(name):
 
 
 def samples(page):
-    from rackgate.telemetry.dcgm import _samples
+    from rackgate.telemetry.cards.dcgm import _samples
 
     return list(_samples(page))
 

@@ -1,9 +1,9 @@
 import pytest
 
-from rackgate.measurement import Reason
+from rackgate.hosts.runner import LocalRunner, Ran, RootRunner
+from rackgate.nouns.measurement import Reason
 from rackgate.telemetry.host_source import HostSource
 from rackgate.telemetry.reading import HOST_FIELDS
-from rackgate.telemetry.runner import LocalRunner, Ran, RootRunner
 
 EXCHANGED = {"clock_to_ours_s", "clock_to_ours_bound_s"}
 OWN = set(HOST_FIELDS) - {"xid_watch", "xid_events"} - EXCHANGED

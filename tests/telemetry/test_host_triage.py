@@ -7,14 +7,14 @@ import time
 import pytest
 from host_machine import machine, smi
 
-from rackgate.measurement import Reason
-from rackgate.telemetry.host import FACTS, read_host
-from rackgate.telemetry.host_demands import HostDemands
-from rackgate.telemetry.host_triage import host_findings
-from rackgate.telemetry.node_probes import probe_hosts
-from rackgate.telemetry.runner import LocalRunner, Ran
-from rackgate.telemetry.same_facts import compared_facts, outliers, splits
-from rackgate.verdict import Verdict
+from rackgate.hosts.facts.demands import HostDemands
+from rackgate.hosts.facts.host import FACTS, read_host
+from rackgate.hosts.facts.node_differences import compared_facts, outliers, splits
+from rackgate.hosts.facts.triage import host_findings
+from rackgate.hosts.runner import LocalRunner, Ran
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.verdict import Verdict
+from rackgate.preflight.host_metrics import probe_hosts
 
 
 def script(path, text):

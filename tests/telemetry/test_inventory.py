@@ -5,18 +5,18 @@ from importlib.resources import files
 
 import pytest
 
+from rackgate.checks.plan import plan_checks
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
-from rackgate.measurement import Reason
-from rackgate.planning import plan_checks
-from rackgate.slo import Op, Scope, Slo
-from rackgate.telemetry.dcgm import listed_cards, pages_of
-from rackgate.telemetry.driver_probes import probe_domains, probe_driver
-from rackgate.telemetry.fact import Fact
-from rackgate.telemetry.host import read_host
-from rackgate.telemetry.inventory_probes import probe_holders, probe_listing, probe_pins
-from rackgate.telemetry.runner import RootRunner
-from rackgate.telemetry.smi_inventory import listed_as, parse_inventory, parse_links
+from rackgate.hosts.facts.fact import Fact
+from rackgate.hosts.facts.host import read_host
+from rackgate.hosts.runner import RootRunner
+from rackgate.hosts.tools.nvidia_smi_inventory import listed_as, parse_inventory, parse_links
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.slo import Op, Scope, Slo
+from rackgate.preflight.driver import probe_domains, probe_driver
+from rackgate.preflight.inventory import probe_holders, probe_listing, probe_pins
+from rackgate.telemetry.cards.dcgm import listed_cards, pages_of
 
 ROOTS = files("rackgate.simulator") / "host_roots"
 SILENT = (Reason.TIMEOUT, "no answer")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.measurement import Reason
-from rackgate.node import Card, Node
-from rackgate.telemetry.kernel_source import KernelLogSource
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node
+from rackgate.telemetry.kernel.local_source import KernelLogSource
 from rackgate.telemetry.reading import kernel_event_kind
 
 
@@ -202,7 +202,7 @@ def test_the_kernels_own_device_gives_events_or_a_problem():
 
 
 def test_a_record_of_the_device_has_its_keys_cut_off():
-    from rackgate.telemetry.log_line import parse_line
+    from rackgate.telemetry.kernel.log_line import parse_line
 
     record = parse_line("6,1,5000000,-;NVRM: Xid (PCI:0000:1b:00): 79, gone")
     assert (record.boot_us, record.from_kernel) == (5_000_000, True)

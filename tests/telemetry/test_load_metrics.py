@@ -2,15 +2,15 @@
 
 import pytest
 
-from rackgate.fault import FaultTimeline
-from rackgate.load import Load
 from rackgate.loadgen import Counters, OfferedLoad
-from rackgate.measurement import Reason
+from rackgate.metrics.observation import Observation, Offer
 from rackgate.metrics.shipped import register_metrics
-from rackgate.node import Card, Node
-from rackgate.observation import Observation, Offer
-from rackgate.slo import Op, Scope, Slo
-from rackgate.target import EngineSpec, Member, Target
+from rackgate.nouns.fault import FaultTimeline
+from rackgate.nouns.load import Load
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node
+from rackgate.nouns.slo import Op, Scope, Slo
+from rackgate.nouns.target import EngineSpec, Member, Target
 from rackgate.telemetry.reading import KERNEL_EVENTS, Reading
 from rackgate.telemetry.table import TelemetryTable
 

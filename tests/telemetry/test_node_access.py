@@ -6,15 +6,15 @@ from importlib.resources import files
 
 import pytest
 
+from rackgate.checks.plan import plan_checks
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
-from rackgate.host_look import look_into_nodes
-from rackgate.node import NodeAccess, Redfish
-from rackgate.planning import plan_checks
-from rackgate.preflight import measured_nodes, probe_cards
-from rackgate.slo import Op, Scope, Slo
-from rackgate.telemetry.runner import Ran
-from rackgate.telemetry.smi_source import COLUMNS, SmiSource
+from rackgate.hosts.runner import Ran
+from rackgate.nouns.node import NodeAccess, Redfish
+from rackgate.nouns.slo import Op, Scope, Slo
+from rackgate.preflight.hosts import look_into_nodes
+from rackgate.preflight.nodes import measured_nodes, probe_cards
+from rackgate.telemetry.cards.nvidia_smi_source import COLUMNS, SmiSource
 
 ROOTS = files("rackgate.simulator") / "host_roots"
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from ssh_server import SERVER, ssh_servers
 
-from rackgate.measurement import Reason
-from rackgate.node import Card, Node, NodeAccess
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node, NodeAccess
+from rackgate.nouns.slo import Scope
+from rackgate.nouns.target import EngineSpec, Target
 from rackgate.probes.asking import ask_nodes
 from rackgate.probes.probe import Probe
-from rackgate.slo import Scope
-from rackgate.target import EngineSpec, Target
 
 VALUE = {"name": "speed", "entity": "gpu0", "value": 3.5, "unit": "GB/s"}
 GOOD = json.dumps({"version": 1, "complete": True, "values": [VALUE]})

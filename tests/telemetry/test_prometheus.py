@@ -12,10 +12,10 @@ import pytest
 from local_server import Answer, serving
 from waiting import until
 
-from rackgate.measurement import Reason
-from rackgate.node import Card, Node
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node
 from rackgate.simulator import RackSettings, start_rack
-from rackgate.telemetry.prometheus import PrometheusApi, PrometheusProblem, PrometheusSource
+from rackgate.telemetry.cards.prometheus import PrometheusApi, PrometheusProblem, PrometheusSource
 from rackgate.telemetry.reading import REQUIRED
 
 SERVER = shutil.which("prometheus")

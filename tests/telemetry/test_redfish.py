@@ -1,10 +1,10 @@
 import pytest
 from redfish_server import ROOT, Controller, certificate, detector, running
 
-from rackgate.measurement import Reason
+from rackgate.nouns.measurement import Reason
+from rackgate.telemetry.chassis.redfish_client import RedfishLogin
+from rackgate.telemetry.chassis.redfish_source import RedfishSource
 from rackgate.telemetry.reading import CHASSIS_FIELDS
-from rackgate.telemetry.redfish_client import RedfishLogin
-from rackgate.telemetry.redfish_source import RedfishSource
 
 LEAK = f"{ROOT}/Chassis/Tray_0/ThermalSubsystem/LeakDetection/LeakDetectors/0"
 

@@ -3,10 +3,10 @@ import time
 
 import pytest
 
-from rackgate.measurement import Reason
+from rackgate.hosts.runner import Ran
+from rackgate.nouns.measurement import Reason
+from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
 from rackgate.telemetry.reading import kernel_event_kind
-from rackgate.telemetry.remote_log import RemoteKernelLog
-from rackgate.telemetry.runner import Ran
 
 
 def new(source):

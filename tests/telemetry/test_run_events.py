@@ -4,15 +4,15 @@ import time
 
 import pytest
 
-from rackgate.fault import FaultTimeline
-from rackgate.measurement import Reason
-from rackgate.node import Card, Node, NodeAccess
-from rackgate.target import EngineSpec, Member, Target
+from rackgate.nouns.fault import FaultTimeline
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node, NodeAccess
+from rackgate.nouns.target import EngineSpec, Member, Target
 from rackgate.telemetry.assembly import TelemetryPlan, kernel_log_of
-from rackgate.telemetry.kernel_source import KernelLogSource, may_be_read
+from rackgate.telemetry.kernel.local_source import KernelLogSource, may_be_read
+from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
+from rackgate.telemetry.kernel.run_events import RUN_FIELDS, RUN_PROBES, judged_of_run, probe_run, told_of_run
 from rackgate.telemetry.reading import KERNEL_EVENTS, Reading
-from rackgate.telemetry.remote_log import RemoteKernelLog
-from rackgate.telemetry.run_events import RUN_FIELDS, RUN_PROBES, judged_of_run, probe_run, told_of_run
 from rackgate.telemetry.sampler import Sampler
 from rackgate.telemetry.table import TelemetryTable
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from waiting import until
 
-from rackgate.measurement import Reason
-from rackgate.telemetry.runner import Command, LocalRunner
+from rackgate.hosts.runner import Command, LocalRunner
+from rackgate.nouns.measurement import Reason
 
 
 def script(path, text):

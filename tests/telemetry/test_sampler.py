@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from waiting import until
 
 import rackgate.telemetry.sampler as sampler_module
-from rackgate.hindsight.series import telemetry_window
-from rackgate.measurement import Reason
-from rackgate.node import Card, Node
-from rackgate.telemetry.exporter import ExporterSource
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node
+from rackgate.rejudge.telemetry import telemetry_window
+from rackgate.telemetry.cards.exporter import ExporterSource
 from rackgate.telemetry.reading import CARD_FIELDS, FIELDS, REQUIRED, Reading
 from rackgate.telemetry.sampler import Sampler
 from rackgate.telemetry.table import TelemetryTable

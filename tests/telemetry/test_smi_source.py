@@ -1,10 +1,10 @@
 import pytest
 
-from rackgate.measurement import Reason
-from rackgate.node import Card, Node
+from rackgate.hosts.runner import Ran
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node
+from rackgate.telemetry.cards.nvidia_smi_source import COLUMNS, SmiSource
 from rackgate.telemetry.reading import REQUIRED
-from rackgate.telemetry.runner import Ran
-from rackgate.telemetry.smi_source import COLUMNS, SmiSource
 
 NODE = Node(
     name="n1",

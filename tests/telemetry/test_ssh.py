@@ -11,18 +11,18 @@ import pytest
 from ssh_server import SERVER, ssh_servers
 from waiting import until
 
-from rackgate.host_look import look_into_nodes, who_answered
-from rackgate.measurement import Reason
-from rackgate.node import Card, Expect, Node, NodeAccess
-from rackgate.preflight import measured_nodes
-from rackgate.target import Target
+from rackgate.hosts.facts.host import read_host
+from rackgate.hosts.runner import Command, LocalRunner
+from rackgate.hosts.ssh import SshRunner
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Expect, Node, NodeAccess
+from rackgate.nouns.target import Target
+from rackgate.preflight.hosts import look_into_nodes, who_answered
+from rackgate.preflight.nodes import measured_nodes
 from rackgate.telemetry.assembly import assemble, plan_of
-from rackgate.telemetry.host import read_host
+from rackgate.telemetry.cards.nvidia_smi_source import SmiSource
 from rackgate.telemetry.host_source import HostSource
-from rackgate.telemetry.remote_log import RemoteKernelLog
-from rackgate.telemetry.runner import Command, LocalRunner
-from rackgate.telemetry.smi_source import SmiSource
-from rackgate.telemetry.ssh import SshRunner
+from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
 
 HOSTNAME = Command(argv=("cat", "/proc/sys/kernel/hostname"))
 

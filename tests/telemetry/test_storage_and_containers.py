@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from rackgate.measurement import Reason
-from rackgate.node import Card, Node
-from rackgate.telemetry.container_probe import probe_container
-from rackgate.telemetry.runner import LocalRunner, Ran
-from rackgate.telemetry.storage_probe import probe_storage
+from rackgate.hosts.runner import LocalRunner, Ran
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node
+from rackgate.preflight.container import probe_container
+from rackgate.preflight.storage import probe_storage
 
 FILE = "/models/a.safetensors"
 MIB = 1 << 20

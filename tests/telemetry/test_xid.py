@@ -1,9 +1,9 @@
 import pytest
 
-from rackgate.fault import FaultTimeline
-from rackgate.telemetry.kernel_log import parse_log
-from rackgate.telemetry.xid import Circumstances, explained_by, judge_events, xid_class
-from rackgate.verdict import Verdict, worst
+from rackgate.nouns.fault import FaultTimeline
+from rackgate.nouns.verdict import Verdict, worst
+from rackgate.telemetry.kernel.kernel_log import parse_log
+from rackgate.telemetry.kernel.xid import Circumstances, explained_by, judge_events, xid_class
 
 CARD = {"0000:1b:00.0": "n1/gpu0", "0000:2b:00.0": "n1/gpu1"}
 FAIL = {

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from rackgate.config.acceptance_file import load_acceptance
-from rackgate.judge import judge
+from rackgate.judging.judge import judge
+from rackgate.metrics.registry import Registry
 from rackgate.metrics.shipped import register_metrics
-from rackgate.registry import Registry
-from rackgate.slo import Check
-from rackgate.telemetry.event_book import EventBook
-from rackgate.telemetry.event_probes import probe_events
-from rackgate.telemetry.kernel_log import parse_log, place
-from rackgate.verdict import Verdict
+from rackgate.nouns.slo import Check
+from rackgate.nouns.verdict import Verdict
+from rackgate.preflight.kernel_events import probe_events
+from rackgate.telemetry.kernel.event_history import EventBook
+from rackgate.telemetry.kernel.kernel_log import parse_log, place
 
 CASES = Path(__file__).parents[1] / "cases"
 EXPECTED = {

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from tests.telemetry.test_load_metrics import SECOND, WATCH, measured, readings, xid
 
-from rackgate.fault import FaultTimeline
-from rackgate.measurement import Reason
-from rackgate.node import Card, Node, NodeAccess
-from rackgate.planning import plan_checks
-from rackgate.slo import Op, Scope, Slo
-from rackgate.target import Target
-from rackgate.telemetry.dcgm import parse_page
+from rackgate.checks.plan import plan_checks
+from rackgate.nouns.fault import FaultTimeline
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node, NodeAccess
+from rackgate.nouns.slo import Op, Scope, Slo
+from rackgate.nouns.target import Target
+from rackgate.telemetry.cards.dcgm import parse_page
 from rackgate.telemetry.reading import Reading
 
 CASES = Path(__file__).parents[1] / "cases"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.batch.results import Result, Results, read_results
 from rackgate.batch.tasks import read_input
-from rackgate.verdict import Verdict
+from rackgate.nouns.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rackgate.batch.checker import BatchReport, check_batch
-from rackgate.measurement import Reason
+from rackgate.nouns.measurement import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -26,7 +26,7 @@ from rackgate.batch.tasks import BatchRefused, Task, read_input
 from rackgate.engines.client import client_settings
 from rackgate.engines.retry_after import retry_after_s, server_time, wait_s
 from rackgate.engines.route_options import add_route_options, route_of
-from rackgate.route import DIRECT, Route
+from rackgate.nouns.route import DIRECT, Route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

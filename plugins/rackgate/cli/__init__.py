@@ -14,12 +14,12 @@ from rackgate.cli import (
     engines,
     init,
     judge,
-    load,
     probes,
     report,
     scenarios,
     sim,
 )
+from rackgate.cli.load import command as load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

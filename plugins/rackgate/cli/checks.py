@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-    from rackgate.slo import Slo
+    from rackgate.nouns.slo import Slo
 
 __all__ = ["add_parser", "describe_checks"]
 
@@ -29,9 +29,9 @@ def describe_checks() -> dict[str, Any]:
     (`unknown_proven`); the project's tests run every one of them.
     """
     from rackgate.config.acceptance_file import PROFILES, load_acceptance
+    from rackgate.metrics.registry import Registry
     from rackgate.metrics.shipped import register_metrics
-    from rackgate.registry import Registry
-    from rackgate.slo import Severity
+    from rackgate.nouns.slo import Severity
 
     registry = Registry()
     register_metrics(registry.add_metric)

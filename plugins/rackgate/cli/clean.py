@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-    from rackgate.engines.daemon import Daemon
-    from rackgate.engines.leftovers import Leftover
-    from rackgate.target import Target
+    from rackgate.engines.launchers.containers.daemon import Daemon
+    from rackgate.engines.leftovers.leftovers import Leftover
+    from rackgate.nouns.target import Target
 
 __all__ = ["add_parser"]
 
@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from rackgate.config.problems import ConfigError
     from rackgate.engines.launchers import load_checked_target
-    from rackgate.engines.leftovers import find_leftovers, remove
+    from rackgate.engines.leftovers.leftovers import find_leftovers, remove
 
     try:
         target = load_checked_target(Path(options.target)) if options.target else None
@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
 def _daemons(addresses: list[str], target: Target | None) -> list[Daemon]:
     """Return the daemons to look at, each once."""
     from rackgate.engines.bundle import daemons_of
-    from rackgate.engines.daemon import NoDaemon, choose_daemon
+    from rackgate.engines.launchers.containers.daemon import NoDaemon, choose_daemon
 
     found = {}
     for address in [None, *addresses]:
@@ -81,8 +81,8 @@ def _daemons(addresses: list[str], target: Target | None) -> list[Daemon]:
 
 def _in_clusters(target: Target | None) -> list[tuple[Leftover, partial[bool]]]:
     """Return what was left in the clusters of a target, each with the act that removes it."""
-    from rackgate.engines.cluster_leftovers import find_in, namespaces_of, remove_from
-    from rackgate.engines.launchers.cluster import ClusterRefused
+    from rackgate.engines.launchers.pods.cluster import ClusterRefused
+    from rackgate.engines.leftovers.cluster import find_in, namespaces_of, remove_from
 
     pairs = []
     for namespace in namespaces_of(target) if target is not None else ():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-    from rackgate.target import Target
+    from rackgate.nouns.target import Target
 
 __all__ = ["add_parser"]
 
@@ -42,14 +42,14 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from rackgate.checks.plan import plan_checks
     from rackgate.cli.doctor_output import as_json, as_text
     from rackgate.config.acceptance_file import load_acceptance
     from rackgate.config.problems import ConfigError
     from rackgate.doctor.examination import examine
     from rackgate.doctor.prognosis import Outlook, prognoses, tools_of
+    from rackgate.metrics.registry import Registry
     from rackgate.metrics.shipped import register_metrics
-    from rackgate.planning import plan_checks
-    from rackgate.registry import Registry
 
     registry = Registry()
     register_metrics(registry.add_metric)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from rackgate.doctor.grouping import blocks, cures
 from rackgate.doctor.prognosis import Outlook
-from rackgate.preflight import compared_nodes
-from rackgate.telemetry.same_facts import outliers, splits
+from rackgate.hosts.facts.node_differences import outliers, splits
+from rackgate.preflight.nodes import compared_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rackgate.doctor.examination import Examination
     from rackgate.doctor.grouping import Block
     from rackgate.doctor.prognosis import Prognosis
-    from rackgate.target import Target
-    from rackgate.telemetry.fact import Fact
+    from rackgate.hosts.facts.fact import Fact
+    from rackgate.nouns.target import Target
 
 __all__ = ["as_json", "as_text"]
 

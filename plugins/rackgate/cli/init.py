@@ -33,7 +33,7 @@ def add_parser(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from rackgate.discovery.look import look_at_this_machine
     from rackgate.discovery.rack_file import rack_text
-    from rackgate.telemetry.runner import RootRunner
+    from rackgate.hosts.runner import RootRunner
 
     path = Path(options.out)
     if options.out != "-" and path.exists() and not options.force:

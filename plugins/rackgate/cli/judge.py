@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-    from rackgate.hindsight.judging import Judged
-    from rackgate.registry import Registry
+    from rackgate.metrics.registry import Registry
+    from rackgate.rejudge.judging import Judged
 
 __all__ = ["add_parser"]
 
@@ -42,8 +42,8 @@ def add_parser(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from rackgate.cli.judge_foreign import judge_foreign
     from rackgate.config.problems import ConfigError
-    from rackgate.hindsight.finished import NoEvidence
-    from rackgate.loadgen.foreign import ForeignError
+    from rackgate.loadgen.results.foreign import ForeignError
+    from rackgate.rejudge.finished_run import NoEvidence
 
     try:
         return judge_foreign(options) if options.source is not None else _judge_run(options)
@@ -56,8 +56,8 @@ def _judge_run(options: argparse.Namespace) -> int:
     from rackgate.cli.report import write_views
     from rackgate.config.acceptance_file import load_acceptance
     from rackgate.config.problems import ConfigError
-    from rackgate.hindsight.finished import read_finished
-    from rackgate.hindsight.judging import judge_again
+    from rackgate.rejudge.finished_run import read_finished
+    from rackgate.rejudge.judging import judge_again
 
     if options.view == "default":
         raise ConfigError(["--view default: that is the run's own judgement"])
@@ -80,8 +80,8 @@ def _judge_run(options: argparse.Namespace) -> int:
 
 def _registry() -> Registry:
     """Return what ships and what installed plugins of rackgate register; a conftest's is not seen here."""
+    from rackgate.metrics.registry import Registry
     from rackgate.metrics.shipped import register_metrics
-    from rackgate.registry import Registry
 
     registry = Registry()
     register_metrics(registry.add_metric)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-    from rackgate.judge import Judgement
-    from rackgate.loadgen.foreign import ForeignReport
-    from rackgate.measurement import Measurement
-    from rackgate.slo import Slo
+    from rackgate.judging.judge import Judgement
+    from rackgate.loadgen.results.foreign import ForeignReport
+    from rackgate.nouns.measurement import Measurement
+    from rackgate.nouns.slo import Slo
 
 __all__ = ["judge_foreign"]
 
@@ -22,9 +22,9 @@ def judge_foreign(options: argparse.Namespace) -> int:
     """Judge one file, print each row and return 0 if all are met. Raises `ForeignError`, `ConfigError`."""
     from rackgate.config.acceptance_file import load_acceptance
     from rackgate.config.problems import ConfigError
-    from rackgate.loadgen.foreign import read_foreign
+    from rackgate.loadgen.results.foreign import read_foreign
+    from rackgate.metrics.registry import Registry
     from rackgate.metrics.shipped import register_metrics
-    from rackgate.registry import Registry
 
     registry = Registry()
     register_metrics(registry.add_metric)
@@ -50,10 +50,10 @@ def _failed(report: ForeignReport) -> str:
 
 def _judged(row: Slo, report: ForeignReport) -> tuple[Measurement, Judgement]:
     """Return what the file says about a row, and the verdict; nothing is given that the file cannot show."""
-    from rackgate.judge import Judgement, judge
-    from rackgate.measurement import Reason, missing
-    from rackgate.slo import Check, Scope
-    from rackgate.verdict import Verdict
+    from rackgate.judging.judge import Judgement, judge
+    from rackgate.nouns.measurement import Reason, missing
+    from rackgate.nouns.slo import Check, Scope
+    from rackgate.nouns.verdict import Verdict
 
     measured = report.measurement(row.metric, row.statistic, row.unit)
     if row.scope not in (Scope.RACK, Scope.POOL) or row.window != "load":

@@ -58,9 +58,9 @@ def _check(path: Path) -> int:
 
 def _listed() -> str:
     from rackgate.config.acceptance_file import load_acceptance
+    from rackgate.metrics.registry import Registry
     from rackgate.metrics.shipped import register_metrics
     from rackgate.probes.tools import tools
-    from rackgate.registry import Registry
 
     registry = Registry()
     register_metrics(registry.add_metric)

@@ -14,17 +14,17 @@ from rackgate.config.consistency import contradicting, impossible, unknown_names
 from rackgate.config.instrument_rows import tightened
 from rackgate.config.probe_tables import ProbeTable, unanswerable
 from rackgate.config.problems import ConfigError, nearest, problems_of, read_toml
-from rackgate.metrics.probes import metrics_of_probes
-from rackgate.record import digest_of
+from rackgate.evidence.record import digest_of
+from rackgate.metrics.probed import metrics_of_probes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rackgate.load import Load
     from rackgate.metrics.metric import Metric
+    from rackgate.nouns.load import Load
+    from rackgate.nouns.slo import Slo
+    from rackgate.nouns.target import Target
     from rackgate.probes.probe import Probe
-    from rackgate.slo import Slo
-    from rackgate.target import Target
 
 __all__ = ["PROFILES", "Acceptance", "Override", "lay_over", "load_acceptance"]
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackgate.config.target_fields import ProtocolName  # noqa: TC001 - pydantic resolves it
-from rackgate.load import Arrival, Limits, Load, Phase, Shape, Spread
-from rackgate.loadgen.trace import trace_of
-from rackgate.measurement import Layer
-from rackgate.slo import STATISTICS, Op, Scope, Severity, Slo, Vantage
+from rackgate.loadgen.requests.trace import trace_of
+from rackgate.nouns.load import Arrival, Limits, Load, Phase, Shape, Spread
+from rackgate.nouns.measurement import Layer
+from rackgate.nouns.slo import STATISTICS, Op, Scope, Severity, Slo, Vantage
 
 __all__ = [
     "PROFILES",

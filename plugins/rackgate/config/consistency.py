@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from rackgate.checks.plan import CONDITIONS, entities_of, members_of, not_asked
 from rackgate.config.problems import nearest
-from rackgate.planning import CONDITIONS, entities_of, members_of, not_asked
+from rackgate.nouns.slo import STAGES, THROUGH_GATEWAY, Op, Scope, Severity, Slo
 from rackgate.probes.probe import probe_of
-from rackgate.slo import STAGES, THROUGH_GATEWAY, Op, Scope, Severity, Slo
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
-    from rackgate.load import Load
     from rackgate.metrics.metric import Metric
-    from rackgate.target import Target
+    from rackgate.nouns.load import Load
+    from rackgate.nouns.target import Target
 
 __all__ = ["contradicting", "impossible", "samples_available", "unknown_names"]
 

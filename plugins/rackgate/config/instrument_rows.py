@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rackgate.loadgen.instrument import accepted_ms
-from rackgate.slo import Op
+from rackgate.loadgen.instrument.sizing import accepted_ms
+from rackgate.nouns.slo import Op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rackgate.slo import Slo
+    from rackgate.nouns.slo import Slo
 
 __all__ = ["tightened"]
 

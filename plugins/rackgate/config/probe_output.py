@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rackgate.config.problems import problems_of
-from rackgate.measurement import Reason
+from rackgate.nouns.measurement import Reason
 
 __all__ = ["ProbeOutput", "ProbeValue", "output_schema", "read_output"]
 

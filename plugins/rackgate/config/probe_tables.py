@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackgate.config.problems import nearest
+from rackgate.nouns.slo import Scope
 from rackgate.probes.probe import PLACES, Probe, probe_of
 from rackgate.probes.tools import Tool, compute_script, tools
-from rackgate.slo import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackgate.slo import Slo
+    from rackgate.nouns.slo import Slo
 
 __all__ = ["ProbeTable", "unanswerable"]
 

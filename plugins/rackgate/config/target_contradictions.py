@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from rackgate.backends import EACH, named_backends
 from rackgate.config.problems import nearest
 from rackgate.config.target_tables import CARDS_UNREAD, UNREAD
+from rackgate.engines.gateway_backends import EACH, named_backends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -50,7 +50,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 def pci_address(value: str) -> str:
     """Return a PCI address in our spelling; raises `ValueError` if it is none."""
-    from rackgate.telemetry.pci import canonical_pci
+    from rackgate.hosts.pci import canonical_pci
 
     address = canonical_pci(value)
     if address is None:
@@ -60,7 +60,7 @@ def pci_address(value: str) -> str:
 
 def host_port(value: str) -> str:
     """Return the address; raises `ValueError` if it is not HOST:PORT."""
-    from rackgate.loadgen.machines import address_of
+    from rackgate.loadgen.remote.machines import address_of
 
     address_of(value)
     return value
@@ -76,7 +76,7 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 def protocol_name(value: str) -> str:
     """Return the name of a protocol; raises `ValueError` if there is none of it."""
-    from rackgate.engines.protocol import protocol_named
+    from rackgate.engines.protocols.protocol import protocol_named
 
     protocol_named(value)
     return value

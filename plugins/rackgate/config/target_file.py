@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from rackgate import target as nouns
 from rackgate.config.problems import ConfigError, problems_of, read_toml
 from rackgate.config.target_contradictions import contradictions
 from rackgate.config.target_fields import http_url
@@ -23,7 +22,8 @@ from rackgate.config.target_tables import (
     TargetFile,
     readable,
 )
-from rackgate.route import DIRECT
+from rackgate.nouns import target as nouns
+from rackgate.nouns.route import DIRECT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,8 @@ from rackgate.config.target_fields import (  # noqa: TC001 - pydantic resolves t
     ProxyUrl,
     Url,
 )
-from rackgate.route import Route
-from rackgate.slo import Vantage  # noqa: TC001 - pydantic resolves it
+from rackgate.nouns.route import Route
+from rackgate.nouns.slo import Vantage  # noqa: TC001 - pydantic resolves it
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from rackgate.config.problems import read_toml
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackgate.load import Load
+    from rackgate.nouns.load import Load
 
 __all__ = ["workloads"]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rackgate.diagnosis.chain import Chain, Link, chain_of
-from rackgate.diagnosis.happenings import Happening, happenings_of
+from rackgate.diagnosis.co_occurring_events import Happening, happenings_of
+from rackgate.diagnosis.correlate import SeenTogether, seen_at_the_same_time
 from rackgate.diagnosis.imbalance import imbalance_of
-from rackgate.diagnosis.signatures import Diagnosis, Signature, diagnose, signatures
-from rackgate.diagnosis.together import SeenTogether, seen_at_the_same_time
+from rackgate.known_failures.signatures import Diagnosis, Signature, diagnose, signatures
 
 __all__ = [
     "Chain",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rackgate.diagnosis.signatures import Diagnosis, diagnose
-from rackgate.measurement import Layer, Reason
-from rackgate.verdict import Verdict
+from rackgate.known_failures.signatures import Diagnosis, diagnose
+from rackgate.nouns.measurement import Layer, Reason
+from rackgate.nouns.verdict import Verdict
 
 if TYPE_CHECKING:
-    from rackgate.judge import Judgement
-    from rackgate.measurement import Measurement
+    from rackgate.judging.judge import Judgement
+    from rackgate.nouns.measurement import Measurement
 
 __all__ = ["Chain", "Link", "chain_of"]
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.measurement import Symptom
-from rackgate.metrics.requests import chosen_samples, owners
-from rackgate.sample import Outcome
+from rackgate.metrics.requests.chosen import chosen_samples, owners
+from rackgate.nouns.measurement import Symptom
+from rackgate.nouns.sample import Outcome
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from rackgate.loadgen.labels import Labels
-    from rackgate.loadgen.table import SampleTable
-    from rackgate.observation import Observation
-    from rackgate.slo import Slo
+    from rackgate.loadgen.results.labels import Labels
+    from rackgate.loadgen.results.table import SampleTable
+    from rackgate.metrics.observation import Observation
+    from rackgate.nouns.slo import Slo
     from rackgate.telemetry.table import TelemetryTable
 
     Floats = npt.NDArray[np.float64]

@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rackgate.diagnosis.co_occurring_events import happenings_of
 from rackgate.diagnosis.conditions import conditions_of
-from rackgate.diagnosis.happenings import happenings_of
+from rackgate.diagnosis.correlate import seen_at_the_same_time
 from rackgate.diagnosis.imbalance import imbalance_of
-from rackgate.diagnosis.together import seen_at_the_same_time
-from rackgate.measurement import Measurement
-from rackgate.metrics.load_window import window_of
-from rackgate.metrics.requests import chosen_samples, failed_mask
-from rackgate.slo import Scope
+from rackgate.metrics.hardware.load_window import window_of
+from rackgate.metrics.requests.chosen import chosen_samples, failed_mask
+from rackgate.nouns.measurement import Measurement
+from rackgate.nouns.slo import Scope
 from rackgate.telemetry.card_checks import clock_symptoms
-from rackgate.telemetry.clock_events import FAULT_BITS
+from rackgate.telemetry.cards.clock_events import FAULT_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rackgate.diagnosis.happenings import Happening
-    from rackgate.loadgen.table import SampleTable
-    from rackgate.measurement import Symptom
-    from rackgate.observation import Observation
-    from rackgate.slo import Check, Slo
+    from rackgate.diagnosis.co_occurring_events import Happening
+    from rackgate.loadgen.results.table import SampleTable
+    from rackgate.metrics.observation import Observation
+    from rackgate.nouns.measurement import Symptom
+    from rackgate.nouns.slo import Check, Slo
 
 __all__ = ["with_what_else"]
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.diagnosis.happenings import Happening
-from rackgate.metrics.requests import owners
-from rackgate.target import GATEWAY
+from rackgate.diagnosis.co_occurring_events import Happening
+from rackgate.metrics.requests.chosen import owners
+from rackgate.nouns.target import GATEWAY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from rackgate.loadgen.table import SampleTable
+    from rackgate.loadgen.results.table import SampleTable
 
     Counts = npt.NDArray[np.int64]
 

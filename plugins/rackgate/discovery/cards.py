@@ -6,19 +6,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rackgate.discovery.machine import FoundCard, FoundCards
-from rackgate.node import Card, Node
-from rackgate.side_by_side import within
-from rackgate.telemetry.dcgm import samples_by_card
-from rackgate.telemetry.nvml_source import NvmlSource
-from rackgate.telemetry.pci import canonical_pci
-from rackgate.telemetry.runner import Command
-from rackgate.telemetry.smi import driver_problem, parse_query
+from rackgate.hosts.concurrently import within
+from rackgate.hosts.pci import canonical_pci
+from rackgate.hosts.runner import Command
+from rackgate.hosts.tools.nvidia_smi import driver_problem, parse_query
+from rackgate.nouns.node import Card, Node
+from rackgate.telemetry.cards.dcgm import samples_by_card
+from rackgate.telemetry.cards.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rackgate.hosts.runner import Runner
     from rackgate.telemetry.reading import Reading
-    from rackgate.telemetry.runner import Runner
 
 __all__ = ["cards_of_page", "find_cards"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rackgate.discovery.machine import Box
-from rackgate.engines.daemon import NoDaemon, choose_daemon, open_daemon
+from rackgate.engines.launchers.containers.daemon import NoDaemon, choose_daemon, open_daemon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

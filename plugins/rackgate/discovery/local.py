@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from rackgate.config.target_file import parse_target
 from rackgate.discovery.rack_file import rack_text
 from rackgate.engines.launchers import LAUNCHERS, check_settings
-from rackgate.target import NoCards
+from rackgate.nouns.target import NoCards
 
 if TYPE_CHECKING:
     from rackgate.discovery.machine import Machine
-    from rackgate.target import Target
+    from rackgate.nouns.target import Target
 
 __all__ = ["LOCAL", "local_target"]
 

@@ -14,19 +14,19 @@ from rackgate.discovery.machine import FoundCards, Machine
 from rackgate.discovery.ports import parents
 from rackgate.discovery.services import find_services
 from rackgate.discovery.triage import triage_of
-from rackgate.measurement import Reason
-from rackgate.side_by_side import within
-from rackgate.telemetry.fact import Fact
-from rackgate.telemetry.host import FACTS, hung_tools, read_host
-from rackgate.telemetry.inventory_probes import FACT_OF_PIN
-from rackgate.telemetry.runner import LocalRunner
-from rackgate.telemetry.smi_inventory import parse_inventory
+from rackgate.hosts.concurrently import within
+from rackgate.hosts.facts.fact import Fact
+from rackgate.hosts.facts.host import FACTS, hung_tools, read_host
+from rackgate.hosts.runner import LocalRunner
+from rackgate.hosts.tools.nvidia_smi_inventory import parse_inventory
+from rackgate.nouns.measurement import Reason
+from rackgate.preflight.inventory import FACT_OF_PIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rackgate.discovery.machine import Box, FoundCard, Service
-    from rackgate.telemetry.runner import Runner
+    from rackgate.hosts.runner import Runner
 
 __all__ = ["look_at_this_machine"]
 

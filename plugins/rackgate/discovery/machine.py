@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackgate.telemetry.fact import Fact
+    from rackgate.hosts.facts.fact import Fact
 
 __all__ = ["Box", "FoundCard", "FoundCards", "Machine", "Service", "Step"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rackgate.discovery.machine import Service
 from rackgate.discovery.ports import listeners, owners
-from rackgate.route import DIRECT, Route
+from rackgate.nouns.route import DIRECT, Route
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import httpx
 
     from rackgate.discovery.ports import Listener, Owner
-    from rackgate.telemetry.runner import Runner
+    from rackgate.hosts.runner import Runner
 
 __all__ = ["find_services", "listed_models"]
 
@@ -92,7 +92,7 @@ def listed_models(
 ) -> tuple[str, ...]:
     """Return the models that an engine lists; empty if it tells none. Raises httpx.HTTPError."""
     from rackgate.engines.client import http_client
-    from rackgate.engines.protocol import protocol_named
+    from rackgate.engines.protocols.protocol import protocol_named
 
     with http_client(url, route, headers=headers, timeout=limit_s) as client:
         if protocol_named(protocol).dialect.family == "triton":

@@ -6,16 +6,16 @@ import re
 from typing import TYPE_CHECKING
 
 from rackgate.discovery.machine import Step
-from rackgate.telemetry.host_demands import HostDemands
-from rackgate.telemetry.host_triage import STEPS
-from rackgate.verdict import Verdict
+from rackgate.hosts.facts.demands import HostDemands
+from rackgate.hosts.facts.triage import STEPS
+from rackgate.nouns.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rackgate.discovery.machine import FoundCards
-    from rackgate.telemetry.fact import Fact
-    from rackgate.telemetry.runner import Ran, Runner
+    from rackgate.hosts.facts.fact import Fact
+    from rackgate.hosts.runner import Ran, Runner
 
 __all__ = ["pci_accelerators", "triage_of"]
 

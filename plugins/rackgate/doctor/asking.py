@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rackgate.discovery.services import listed_models
-from rackgate.gateway import gateway_spec
-from rackgate.measurement import Reason
+from rackgate.engines.gateway import gateway_spec
+from rackgate.hosts.facts.host import read_host
+from rackgate.hosts.runner import Command
+from rackgate.nouns.measurement import Reason
 from rackgate.telemetry.assembly import card_source_of, chassis_source_of, kernel_log_of, plan_of, runner_of
-from rackgate.telemetry.host import read_host
 from rackgate.telemetry.reading import CHASSIS_FIELDS, Reading
-from rackgate.telemetry.runner import Command
 from rackgate.telemetry.sampler import polled
 from rackgate.telemetry.source import ListsCards
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from rackgate.node import Node
-    from rackgate.route import Route
-    from rackgate.target import EngineSpec, LoadMachines, Target
-    from rackgate.telemetry.event_book import EventBook
-    from rackgate.telemetry.fact import Fact
-    from rackgate.telemetry.smi_inventory import ListedCard
+    from rackgate.hosts.facts.fact import Fact
+    from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
+    from rackgate.nouns.node import Node
+    from rackgate.nouns.route import Route
+    from rackgate.nouns.target import EngineSpec, LoadMachines, Target
+    from rackgate.telemetry.kernel.event_history import EventBook
 
 __all__ = [
     "Engineered",
@@ -167,7 +167,7 @@ def ask_gateway(target: Target, limit_s: float) -> Engineered:
 
 def ask_load_machines(machines: LoadMachines) -> Engineered:
     """Return whether the cluster of the load machines answers, and Ray is installed here."""
-    from rackgate.loadgen.machines import NoLoadMachines, check_machines
+    from rackgate.loadgen.remote.machines import NoLoadMachines, check_machines
 
     try:
         check_machines(machines)

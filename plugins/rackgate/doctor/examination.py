@@ -8,18 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rackgate.doctor import asking
-from rackgate.side_by_side import within
-from rackgate.telemetry.chassis_probes import asked_for_firmware, firmware_of
+from rackgate.hosts.concurrently import within
+from rackgate.preflight.chassis import asked_for_firmware, firmware_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from rackgate.doctor.asking import Engineered
-    from rackgate.target import Target
-    from rackgate.telemetry.event_book import EventBook
-    from rackgate.telemetry.fact import Fact
+    from rackgate.hosts.facts.fact import Fact
+    from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
+    from rackgate.nouns.target import Target
+    from rackgate.telemetry.kernel.event_history import EventBook
     from rackgate.telemetry.reading import Reading
-    from rackgate.telemetry.smi_inventory import ListedCard
 
 __all__ = ["Examination", "examine"]
 

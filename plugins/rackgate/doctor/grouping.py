@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rackgate.doctor.prognosis import Outlook
-from rackgate.slo import STAGES
+from rackgate.nouns.slo import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rackgate.doctor.cures import cure_of, tool_cure
-from rackgate.measurement import Reason
+from rackgate.diagnosis.cures import cure_of, tool_cure
 from rackgate.metrics.inputs import Input
+from rackgate.nouns.measurement import Reason
 from rackgate.telemetry.assembly import card_kind_of, plan_of
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rackgate.doctor.asking import Engineered
     from rackgate.doctor.examination import Examination
-    from rackgate.node import Node
+    from rackgate.nouns.node import Node
     from rackgate.telemetry.reading import Reading
 
 __all__ = ["Tried", "try_input"]

@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from rackgate.checks.plan import members_of
 from rackgate.doctor.inputs import Tried, try_input
-from rackgate.doctor.standing import measured_now
-from rackgate.judge import judge
+from rackgate.doctor.preflight_preview import measured_now
+from rackgate.judging.judge import judge
 from rackgate.metrics.inputs import alternatives
-from rackgate.planning import members_of
-from rackgate.slo import THROUGH_GATEWAY, Scope
-from rackgate.verdict import Verdict
+from rackgate.nouns.slo import THROUGH_GATEWAY, Scope
+from rackgate.nouns.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rackgate.doctor.examination import Examination
-    from rackgate.measurement import Measurement
     from rackgate.metrics.inputs import Input
     from rackgate.metrics.metric import Metric
-    from rackgate.slo import Check
-    from rackgate.target import Target
+    from rackgate.nouns.measurement import Measurement
+    from rackgate.nouns.slo import Check
+    from rackgate.nouns.target import Target
 
 __all__ = ["Outlook", "Prognosis", "prognoses", "tools_of"]
 

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rackgate.measurement import Reason
-from rackgate.route import DIRECT, Route
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.route import DIRECT, Route
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,18 +11,18 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rackgate.engines.daemon import Daemon, NoDaemon, choose_daemon
+from rackgate.engines.gateway import gateway_spec
+from rackgate.engines.launchers.containers.daemon import Daemon, NoDaemon, choose_daemon
+from rackgate.engines.launchers.containers.images import image_of
+from rackgate.engines.launchers.containers.tunnel import daemon_client
 from rackgate.engines.launchers.filling import entry_of, with_defaults
-from rackgate.engines.launchers.images import image_of
 from rackgate.engines.launchers.members import parts_of
 from rackgate.engines.launchers.settings import text, text_table, texts
-from rackgate.engines.tunnel import daemon_client
-from rackgate.gateway import gateway_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rackgate.target import EngineSpec, Target
+    from rackgate.nouns.target import EngineSpec, Target
 
 __all__ = ["Need", "daemons_of", "needs_of"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rackgate.route import DIRECT, Route, tls_of
+from rackgate.nouns.route import DIRECT, Route, tls_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

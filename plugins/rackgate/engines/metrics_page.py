@@ -6,13 +6,13 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from rackgate.engine import LaunchFailed
 from rackgate.engines.catalogue import catalogue
 from rackgate.engines.launchers.outcome import key_headers
-from rackgate.loadgen.prefix_cache import MetricsPage
+from rackgate.loadgen.engine_counters.prefix_cache import MetricsPage
+from rackgate.nouns.engine import LaunchFailed
 
 if TYPE_CHECKING:
-    from rackgate.target import EngineSpec
+    from rackgate.nouns.target import EngineSpec
 
 __all__ = ["metrics_page", "metrics_url", "own_metrics_port", "written_metrics"]
 

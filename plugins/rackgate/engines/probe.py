@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from rackgate.engines.client import http_client
-from rackgate.engines.protocol import ChatRequest, Ending, protocol_named
-from rackgate.route import DIRECT, Route
-from rackgate.sample import Outcome
+from rackgate.engines.protocols.protocol import ChatRequest, Ending, protocol_named
+from rackgate.nouns.route import DIRECT, Route
+from rackgate.nouns.sample import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import httpx
 
-    from rackgate.engines.protocol import Answer
+    from rackgate.engines.protocols.protocol import Answer
 
 __all__ = ["EngineProbe", "probe_engine"]
 

@@ -12,8 +12,8 @@ from rackgate.engines.probe import probe_engine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rackgate.engine import Engine
     from rackgate.engines.probe import EngineProbe
+    from rackgate.nouns.engine import Engine
 
 __all__ = ["gives_token", "wait_for_token", "wait_until_ready"]
 

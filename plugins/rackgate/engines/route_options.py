@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rackgate.route import Route
+from rackgate.nouns.route import Route
 
 if TYPE_CHECKING:
     import argparse

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from rackgate.engines.launchers.filling import entry_of, with_defaults
 
 if TYPE_CHECKING:
-    from rackgate.engine import Engine
-    from rackgate.target import EngineSpec
+    from rackgate.nouns.engine import Engine
+    from rackgate.nouns.target import EngineSpec
 
 __all__ = ["reset_prefix_cache", "signature"]
 

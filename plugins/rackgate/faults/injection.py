@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rackgate.fault import FaultTimeline
+from rackgate.nouns.fault import FaultTimeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rackgate.engine import Engine
-    from rackgate.fault import Fault
-    from rackgate.run import Run
+    from rackgate.nouns.engine import Engine
+    from rackgate.nouns.fault import Fault
+    from rackgate.run.run import Run
 
 __all__ = ["Injection", "NotAllowed", "UnknownFault", "inject"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from rackgate.engine import Engine, Killable
 from rackgate.engines.readiness import gives_token, wait_for_token
+from rackgate.nouns.engine import Engine, Killable
 
 __all__ = ["KillEngine"]
 

@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rackgate.loadgen.offered import Counters, OfferedLoad
-    from rackgate.loadgen.plan import Endpoint
-    from rackgate.loadgen.reference import InstrumentError, measure_instrument
+    from rackgate.loadgen.instrument.reference import InstrumentError, measure_instrument
+    from rackgate.loadgen.requests.plan import Endpoint
+    from rackgate.loadgen.results.offered import Counters, OfferedLoad
+    from rackgate.loadgen.results.table import SampleTable
     from rackgate.loadgen.running import RunningLoad, start_load
-    from rackgate.loadgen.table import SampleTable
 
 __all__ = [
     "Counters",
@@ -24,13 +24,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Counters": "offered",
-    "Endpoint": "plan",
-    "InstrumentError": "reference",
-    "OfferedLoad": "offered",
+    "Counters": "results.offered",
+    "Endpoint": "requests.plan",
+    "InstrumentError": "instrument.reference",
+    "OfferedLoad": "results.offered",
     "RunningLoad": "running",
-    "SampleTable": "table",
-    "measure_instrument": "reference",
+    "SampleTable": "results.table",
+    "measure_instrument": "instrument.reference",
     "start_load": "running",
 }
 

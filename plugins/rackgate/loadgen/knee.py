@@ -7,15 +7,15 @@ from enum import StrEnum
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from rackgate.slo import Op
+from rackgate.nouns.slo import Op
+from rackgate.nouns.verdict import Verdict
 from rackgate.statistics.looks import MOST_LOOKS, decided, look_confidence
 from rackgate.statistics.proportions import proportion_bounds
-from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rackgate.measurement import Bounds
+    from rackgate.nouns.measurement import Bounds
 
 __all__ = ["Found", "Knee", "Look", "RateProbe", "find_knee"]
 

@@ -8,16 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from rackgate.sample import FAILED
+from rackgate.nouns.sample import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TextIO
 
-    from rackgate.load import Load
-    from rackgate.loadgen.now import Now
     from rackgate.loadgen.running import RunningLoad
-    from rackgate.sample import Sample
+    from rackgate.loadgen.worker.live_state import Now
+    from rackgate.nouns.load import Load
+    from rackgate.nouns.sample import Sample
 
 __all__ = ["LOG_EVERY_S", "TERMINAL_EVERY_S", "Silent", "StreamTeller", "Teller", "progress_text", "watch"]
 

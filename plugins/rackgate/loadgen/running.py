@@ -8,26 +8,26 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from rackgate.load import Arrival
-from rackgate.loadgen.crew import workers_for
-from rackgate.loadgen.handicap import HANDICAPS
-from rackgate.loadgen.machines import Relay
-from rackgate.loadgen.now import Now
-from rackgate.loadgen.plan import Endpoint, Plan
-from rackgate.loadgen.spool import sample_of_line
-from rackgate.loadgen.trace import trace_of
-from rackgate.loadgen.words import words_of
+from rackgate.loadgen.instrument.slow_instrument import HANDICAPS
+from rackgate.loadgen.remote.machines import Relay
+from rackgate.loadgen.requests.plan import Endpoint, Plan
+from rackgate.loadgen.requests.trace import trace_of
+from rackgate.loadgen.requests.words import words_of
+from rackgate.loadgen.worker.live_state import Now
+from rackgate.loadgen.worker.spool import sample_of_line
+from rackgate.loadgen.worker_count import workers_for
 from rackgate.loadgen.worker_process import WorkerProcess, clear
+from rackgate.nouns.load import Arrival
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-    from rackgate.load import Load
-    from rackgate.loadgen.offered import OfferedLoad
-    from rackgate.loadgen.trace import Trace
-    from rackgate.sample import Sample
-    from rackgate.target import LoadMachines
+    from rackgate.loadgen.requests.trace import Trace
+    from rackgate.loadgen.results.offered import OfferedLoad
+    from rackgate.nouns.load import Load
+    from rackgate.nouns.sample import Sample
+    from rackgate.nouns.target import LoadMachines
 
 __all__ = ["RunningLoad", "checked", "start_load"]
 
@@ -207,7 +207,7 @@ class RunningLoad:
         After `timeout_s` the load is cancelled and its reason is `timeout`.
         """
         if self._offered is None:
-            from rackgate.loadgen.merging import merged
+            from rackgate.loadgen.results.merging import merged
 
             in_time = self._await_results(self._plan.longest_s if timeout_s is None else timeout_s)
             if not in_time:

@@ -8,18 +8,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rackgate.loadgen.link import ChildLink
-from rackgate.loadgen.machine_clock import clock_path, moved, read_clock
-from rackgate.loadgen.now import Now, now_path, read_now
-from rackgate.loadgen.spool import read_spool
+from rackgate.loadgen.remote.clock import clock_path, moved, read_clock
+from rackgate.loadgen.worker.live_state import Now, now_path, read_now
+from rackgate.loadgen.worker.spool import read_spool
+from rackgate.loadgen.worker_link import ChildLink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rackgate.loadgen.link import Link
-    from rackgate.loadgen.machine_clock import MachineClock
-    from rackgate.loadgen.plan import Plan
-    from rackgate.sample import Sample
+    from rackgate.loadgen.remote.clock import MachineClock
+    from rackgate.loadgen.requests.plan import Plan
+    from rackgate.loadgen.worker_link import Link
+    from rackgate.nouns.sample import Sample
 
 __all__ = ["WorkerProcess", "clear"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Layer
+from rackgate.nouns.measurement import Layer
 
 if TYPE_CHECKING:
-    from rackgate.slo import Slo
+    from rackgate.nouns.slo import Slo
 
 __all__ = ["layer_of_inputs", "layer_of_row"]
 

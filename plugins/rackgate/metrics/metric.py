@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from rackgate.measurement import Layer, Measurement, Reason, missing
-from rackgate.observation import Observation
-from rackgate.slo import OF_SAMPLES, ONE_VALUE, Scope, Slo
+from rackgate.metrics.observation import Observation
+from rackgate.nouns.measurement import Layer, Measurement, Reason, missing
+from rackgate.nouns.slo import OF_SAMPLES, ONE_VALUE, Scope, Slo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

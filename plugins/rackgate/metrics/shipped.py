@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rackgate.metrics import (
-    caches,
+from rackgate.metrics import probed
+from rackgate.metrics.hardware import (
+    card_health,
+    card_signals,
     cost,
-    faults,
-    gaps,
-    hardware,
-    latency,
-    load_metrics,
-    load_xids,
+    kernel_events,
+    node_energy,
     outliers,
-    probes,
-    rack_energy,
-    rates,
-    server_ttft,
     xid_gauge,
 )
+from rackgate.metrics.requests import caches, faults, gaps, latency, rates, server_ttft
 
 if TYPE_CHECKING:
     from rackgate.metrics.metric import Register
@@ -29,17 +24,7 @@ __all__ = ["register_metrics"]
 
 def register_metrics(register: Register) -> None:
     """Register all of them."""
-    of_telemetry = (hardware, load_metrics, outliers, load_xids, xid_gauge)
-    for module in (
-        latency,
-        gaps,
-        server_ttft,
-        rates,
-        *of_telemetry,
-        cost,
-        rack_energy,
-        caches,
-        faults,
-        probes,
-    ):
+    of_requests = (latency, gaps, server_ttft, rates, caches, faults)
+    of_hardware = (card_signals, card_health, outliers, kernel_events, xid_gauge, cost, node_energy)
+    for module in (*of_requests, *of_hardware, probed):
         module.register_metrics(register)

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackgate.metrics.metric import measure
-from rackgate.metrics.requests import lag_p99_ms
+from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.registry import Registry
+from rackgate.metrics.requests.chosen import lag_p99_ms
 from rackgate.metrics.shipped import register_metrics
-from rackgate.observation import Observation, Offer
-from rackgate.registry import Registry
-from rackgate.slo import Op, Scope, Slo
+from rackgate.nouns.slo import Op, Scope, Slo
+from rackgate.nouns.target import GATEWAY, EngineSpec, Target
 from rackgate.statistics.percentiles import nearest_rank
-from rackgate.target import GATEWAY, EngineSpec, Target
 
 if TYPE_CHECKING:
     from rackgate.loadgen import InstrumentError, OfferedLoad
-    from rackgate.measurement import Measurement
+    from rackgate.nouns.measurement import Measurement
 
 __all__ = ["FIVE", "LoadNumbers", "error_p99", "numbers_of"]
 

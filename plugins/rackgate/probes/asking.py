@@ -7,21 +7,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Reason
+from rackgate.hosts.runner import LocalRunner
+from rackgate.nouns.measurement import Reason
 from rackgate.probes.commands import command_of, filled, shown_command
 from rackgate.probes.peers import run_with_peer
 from rackgate.probes.probe import Answer, Asked, Probe
 from rackgate.probes.reading import answer_of
 from rackgate.probes.results import answer_from_file
 from rackgate.telemetry.assembly import plan_of, runner_of
-from rackgate.telemetry.runner import LocalRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from rackgate.node import Node
-    from rackgate.target import Target
-    from rackgate.telemetry.runner import Runner
+    from rackgate.hosts.runner import Runner
+    from rackgate.nouns.node import Node
+    from rackgate.nouns.target import Target
 
 __all__ = ["ONCE", "ask_nodes", "busy_cards"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from rackgate.telemetry.runner import Command
+from rackgate.hosts.runner import Command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackgate.node import Card
+    from rackgate.nouns.node import Card
     from rackgate.probes.probe import Probe
 
 __all__ = ["command_of", "filled", "shown_command"]

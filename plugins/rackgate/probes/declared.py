@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rackgate.nouns.slo import Scope
 from rackgate.probes.probe import probe_of
-from rackgate.slo import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackgate.node import Node
+    from rackgate.nouns.node import Node
+    from rackgate.nouns.slo import Slo
+    from rackgate.nouns.target import Target
     from rackgate.probes.probe import Probe
-    from rackgate.slo import Slo
-    from rackgate.target import Target
 
 __all__ = ["why_not_probed"]
 

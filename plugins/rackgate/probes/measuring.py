@@ -6,7 +6,7 @@ import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Measurement, Reason, missing
+from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.probes.probe import Answer, Probe, Value, metric_of
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Reason
+from rackgate.hosts.runner import Ran
+from rackgate.nouns.measurement import Reason
 from rackgate.probes.json_text import shown
-from rackgate.telemetry.runner import Ran
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from rackgate.telemetry.runner import Command, Runner
+    from rackgate.hosts.runner import Command, Runner
 
 __all__ = ["run_with_peer"]
 

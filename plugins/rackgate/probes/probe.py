@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from rackgate.measurement import Reason
-    from rackgate.slo import Scope
+    from rackgate.nouns.measurement import Reason
+    from rackgate.nouns.slo import Scope
 
 __all__ = ["PLACES", "PREFIX", "Answer", "Asked", "BadOutput", "Probe", "Value", "metric_of", "probe_of"]
 

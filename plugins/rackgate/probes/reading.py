@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Reason
+from rackgate.nouns.measurement import Reason
 from rackgate.probes.json_text import shown
 from rackgate.probes.parsers import PARSERS
 from rackgate.probes.probe import Answer, Asked, BadOutput, Probe, Value
@@ -14,7 +14,7 @@ from rackgate.probes.probe import Answer, Asked, BadOutput, Probe, Value
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from rackgate.telemetry.runner import Ran
+    from rackgate.hosts.runner import Ran
 
 __all__ = ["answer_of", "read_text"]
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Reason
+from rackgate.nouns.measurement import Reason
 from rackgate.probes.reading import read_text
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from rackgate.slo import Scope
+from rackgate.nouns.slo import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from rackgate.engine import Engine
+from rackgate.nouns.engine import Engine
 from rackgate.simulator.knobs import to_table
+from rackgate.simulator.node.state import Slot, new_state, open_state
 from rackgate.simulator.processes import RackProcess, RackStartFailed
 from rackgate.simulator.settings import CARD_MODEL, CARD_SKU, RackSettings, chosen_scenario, simulated_target
-from rackgate.simulator.state import Slot, new_state, open_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rackgate.node import Card, Node, NodeAccess
+    from rackgate.nouns.node import Card, Node, NodeAccess
+    from rackgate.nouns.target import Target
+    from rackgate.simulator.node.state import CardState
     from rackgate.simulator.scenarios import Scenario
-    from rackgate.simulator.state import CardState
-    from rackgate.target import Target
 
 __all__ = ["EngineHandle", "SimulatedRack", "start_rack"]
 
@@ -130,7 +130,10 @@ def start_rack(
         states = open_state(descriptor, len(target.cards))
         processes: list[RackProcess] = []
         stack.callback(_end, processes, states)
-        for module, name in (*(("node", node.name) for node in target.nodes), ("gateway", "gateway")):
+        for module, name in (
+            *(("node.server", node.name) for node in target.nodes),
+            ("gateway.server", "gateway"),
+        ):
             processes.append(RackProcess(module, name, state=descriptor, log_dir=logs))
         *nodes, gateway = processes
         for process, node in zip(nodes, target.nodes, strict=True):

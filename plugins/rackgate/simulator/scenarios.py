@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from rackgate.nouns.slo import STAGES
+from rackgate.nouns.verdict import Verdict
 from rackgate.simulator.knobs import CardKnobs, GatewayKnobs, NodeKnobs, from_table
-from rackgate.slo import STAGES
-from rackgate.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

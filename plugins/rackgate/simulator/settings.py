@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from rackgate.node import Card, Expect, Node, NodeAccess, Redfish, vendor_of
+from rackgate.nouns.node import Card, Expect, Node, NodeAccess, Redfish, vendor_of
+from rackgate.nouns.target import BatchSystem, EngineSpec, Gateway, Member, Prices, Target
 from rackgate.simulator.scenarios import Scenario, scenario
-from rackgate.target import BatchSystem, EngineSpec, Gateway, Member, Prices, Target
 
 __all__ = ["CARD_MODEL", "CARD_SKU", "RackSettings", "chosen_scenario", "pci_of", "simulated_target"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rackgate.slo import Op
+from rackgate.nouns.slo import Op
 
 if TYPE_CHECKING:
-    from rackgate.measurement import Bounds
+    from rackgate.nouns.measurement import Bounds
 
 __all__ = ["MOST_LOOKS", "decided", "look_confidence"]
 

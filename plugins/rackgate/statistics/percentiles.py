@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.measurement import Bounds
+from rackgate.nouns.measurement import Bounds
 from rackgate.statistics.binomial import binomial_window
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Bounds
+from rackgate.nouns.measurement import Bounds
 from rackgate.statistics.binomial import binomial_cdf
 
 if TYPE_CHECKING:

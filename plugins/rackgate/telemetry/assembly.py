@@ -8,26 +8,26 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rackgate.node import NodeAccess
-from rackgate.telemetry.docker_host import DockerHost, DockerRunner
+from rackgate.hosts.docker_host import DockerHost, DockerRunner
+from rackgate.hosts.runner import LocalRunner, RootRunner
+from rackgate.hosts.ssh import SshRunner
+from rackgate.nouns.node import NodeAccess
+from rackgate.telemetry.cards.exporter import ExporterSource
+from rackgate.telemetry.cards.nvidia_smi_source import SmiSource
+from rackgate.telemetry.cards.prometheus import PrometheusSource
+from rackgate.telemetry.chassis.redfish_client import RedfishLogin
+from rackgate.telemetry.chassis.redfish_source import RedfishSource
 from rackgate.telemetry.engine_metrics import EngineMetricsSource
-from rackgate.telemetry.exporter import ExporterSource
 from rackgate.telemetry.host_source import HostSource
-from rackgate.telemetry.kernel_source import KernelLogSource, may_be_read
-from rackgate.telemetry.prometheus import PrometheusSource
-from rackgate.telemetry.redfish_client import RedfishLogin
-from rackgate.telemetry.redfish_source import RedfishSource
-from rackgate.telemetry.remote_log import RemoteKernelLog
-from rackgate.telemetry.runner import LocalRunner, RootRunner
-from rackgate.telemetry.smi_source import SmiSource
-from rackgate.telemetry.ssh import SshRunner
+from rackgate.telemetry.kernel.local_source import KernelLogSource, may_be_read
+from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackgate.node import Node, Redfish
-    from rackgate.target import Target
-    from rackgate.telemetry.runner import Runner
+    from rackgate.hosts.runner import Runner
+    from rackgate.nouns.node import Node, Redfish
+    from rackgate.nouns.target import Target
     from rackgate.telemetry.source import Source
 
 __all__ = [
@@ -122,7 +122,7 @@ def card_source_of(node: Node, plan: TelemetryPlan) -> Source:
     """Return the one source of the signals of a node's cards."""
     kind, access = card_kind_of(node, plan), plan.access(node.name)
     if kind == "nvml":
-        from rackgate.telemetry.nvml_source import NvmlSource
+        from rackgate.telemetry.cards.nvml_source import NvmlSource
 
         return NvmlSource(node, deadline_s=plan.timeout_s)
     if kind == "prometheus" and plan.prometheus:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.measurement import Reason, Symptom
-from rackgate.telemetry.clock_events import CLOCK_EVENTS, clock_event_names
+from rackgate.nouns.measurement import Reason, Symptom
+from rackgate.telemetry.cards.clock_events import CLOCK_EVENTS, clock_event_names
 from rackgate.telemetry.series_findings import (
     Finding,
     growth,

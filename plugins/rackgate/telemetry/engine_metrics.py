@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Reason
-from rackgate.route import DIRECT, Route
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.route import DIRECT, Route
 from rackgate.telemetry.engine_names import NAMES, TTFT_HISTOGRAMS
 from rackgate.telemetry.reading import Reading
 

@@ -6,16 +6,16 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Reason
-from rackgate.telemetry.host_clock import CLOCK_COMMANDS, clock_fact, clock_to_ours, distance_s
+from rackgate.hosts.facts.clock import CLOCK_COMMANDS, clock_fact, clock_to_ours, distance_s
+from rackgate.hosts.runner import Command
+from rackgate.nouns.measurement import Reason
 from rackgate.telemetry.reading import HOST_FIELDS, Reading
-from rackgate.telemetry.runner import Command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackgate.telemetry.fact import Fact
-    from rackgate.telemetry.runner import Ran, Runner
+    from rackgate.hosts.facts.fact import Fact
+    from rackgate.hosts.runner import Ran, Runner
 
 __all__ = ["HostSource", "host_signals", "uncounted"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rackgate.measurement import Reason
-    from rackgate.node import Node
+    from rackgate.nouns.measurement import Reason
+    from rackgate.nouns.node import Node
 
 __all__ = [
     "CARD_FIELDS",

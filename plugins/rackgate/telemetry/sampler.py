@@ -6,9 +6,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from rackgate.measurement import Reason
-from rackgate.node import Node
-from rackgate.telemetry.exporter import ExporterSource
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Node
+from rackgate.telemetry.cards.exporter import ExporterSource
 from rackgate.telemetry.source import AskedSeldom
 from rackgate.telemetry.table import TelemetryTable
 from rackgate.telemetry.thinning import REACH_BACK_NS, Thinning

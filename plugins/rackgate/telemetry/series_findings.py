@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.measurement import Reason, Symptom
+from rackgate.nouns.measurement import Reason, Symptom
 
 if TYPE_CHECKING:
     from rackgate.telemetry.table import Series

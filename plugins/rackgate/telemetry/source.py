@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from rackgate.measurement import Reason
+    from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
+    from rackgate.nouns.measurement import Reason
     from rackgate.telemetry.reading import Reading
-    from rackgate.telemetry.smi_inventory import ListedCard
 
 __all__ = ["AskedSeldom", "ListsCards", "Source"]
 

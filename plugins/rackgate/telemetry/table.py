@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rackgate.measurement import Reason
+from rackgate.nouns.measurement import Reason
 from rackgate.telemetry.reading import FAST, FIELDS, Reading
 
 if TYPE_CHECKING:

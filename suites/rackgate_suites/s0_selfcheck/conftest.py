@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from rackgate.observation import Observation
-    from rackgate.run import Run
+    from rackgate.metrics.observation import Observation
+    from rackgate.run.run import Run
 
 
 @pytest.fixture(scope="package")
 def observation(rack_run: Run) -> Observation:
     """Offer the reference load once and compare every reported TTFT with the true one."""
     from rackgate.loadgen import measure_instrument
-    from rackgate.observation import Observation
-    from rackgate.offering import lag_limit_ms, record_look
-    from rackgate.selfcheck import reference_of
+    from rackgate.metrics.observation import Observation
+    from rackgate.stages.load_runs import lag_limit_ms, record_look
+    from rackgate.stages.selfcheck import reference_of
 
     load, size = reference_of(rack_run)
     rack_run.on_progress(f"selfcheck: {size}")

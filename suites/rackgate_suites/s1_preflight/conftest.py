@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from rackgate.observation import Observation
-    from rackgate.run import Run
-    from rackgate.site import Site
+    from rackgate.metrics.observation import Observation
+    from rackgate.run.run import Run
+    from rackgate.stages.site import Site
 
 
 @pytest.fixture(scope="package")
@@ -19,10 +19,11 @@ def observation(rack_run: Run, request: pytest.FixtureRequest) -> Observation:
     Where a host's module, driver, CUDA or container runtime fails, its engines are not started: they would
     only repeat at length what the host says.
     """
-    from rackgate.engine_look import probe_apis, probe_engines, probe_gateway
-    from rackgate.host_look import look_into_nodes, who_answered
-    from rackgate.observation import Observation
-    from rackgate.preflight import (
+    from rackgate.metrics.observation import Observation
+    from rackgate.preflight.card_memory import unaccounted_memory
+    from rackgate.preflight.engines import probe_apis, probe_engines, probe_gateway
+    from rackgate.preflight.hosts import look_into_nodes, who_answered
+    from rackgate.preflight.nodes import (
         held_back,
         measured_hosts,
         measured_nodes,
@@ -30,8 +31,7 @@ def observation(rack_run: Run, request: pytest.FixtureRequest) -> Observation:
         probe_cards,
         recorded_facts,
     )
-    from rackgate.probes.stage import probe_stage
-    from rackgate.telemetry.card_memory import unaccounted_memory
+    from rackgate.stages.probe_runs import probe_stage
 
     rack_run.on_progress(f"preflight: {len(rack_run.target.nodes)} hosts")
     hosts = look_into_nodes(rack_run.target, profile=rack_run.profile, hung=rack_run.hung)

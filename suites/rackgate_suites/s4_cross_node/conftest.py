@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from rackgate.observation import Observation
-    from rackgate.run import Run
-    from rackgate.site import Site
+    from rackgate.metrics.observation import Observation
+    from rackgate.run.run import Run
+    from rackgate.stages.site import Site
     from rackgate.telemetry.sampler import Sampler
     from rackgate_fixtures.offer import OfferLoad
 
@@ -19,8 +19,8 @@ def observation(
     rack_run: Run, rack_engines: Site, rack_telemetry: Sampler, rack_offer: OfferLoad
 ) -> Observation:
     """Offer one-token calls through the gateway, then the other loads that rows name."""
-    from rackgate.observing import observe
-    from rackgate.planned_loads import loads_of
+    from rackgate.stages.observing import observe
+    from rackgate.stages.planned_loads import loads_of
 
     endpoints = rack_engines.front(rack_run, "cross_node")
     loads = loads_of(rack_run, "cross_node", "calls") if endpoints else ()

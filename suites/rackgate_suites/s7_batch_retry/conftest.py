@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from rackgate.observation import Observation
-    from rackgate.run import Run
-    from rackgate.site import Site
+    from rackgate.metrics.observation import Observation
+    from rackgate.run.run import Run
+    from rackgate.stages.site import Site
     from rackgate.telemetry.sampler import Sampler
 
 
 @pytest.fixture(scope="package")
 def observation(rack_run: Run, rack_engines: Site, rack_telemetry: Sampler) -> Observation:
     """Exercise the batch system once, and ask what the kernels told since the run began."""
-    from rackgate.batch.acceptance import run_batch
-    from rackgate.observation import Observation
-    from rackgate.observing import whole_run
+    from rackgate.metrics.observation import Observation
+    from rackgate.stages.batch_retry import run_batch
+    from rackgate.stages.observing import whole_run
 
     exercise = run_batch(rack_run, rack_engines, tasks=60, kill_at=0.5)
     return Observation(

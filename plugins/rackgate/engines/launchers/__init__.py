@@ -14,13 +14,17 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from rackgate.engine import Engine, Launcher
-    from rackgate.target import EngineSpec, Target
+    from rackgate.nouns.engine import Engine, Launcher
+    from rackgate.nouns.target import EngineSpec, Target
 
 __all__ = ["LAUNCHERS", "check_settings", "load_checked_target", "register_launchers"]
 
+_HERE = "rackgate.engines.launchers"
 LAUNCHERS = {
-    name: f"rackgate.engines.launchers.{name}" for name in ("remote", "process", "container", "kubernetes")
+    "remote": f"{_HERE}.remote",
+    "process": f"{_HERE}.processes.launcher",
+    "container": f"{_HERE}.containers.launcher",
+    "kubernetes": f"{_HERE}.pods.launcher",
 }
 """Where each launcher lives, by the name that a target file uses."""
 

@@ -6,15 +6,15 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from rackgate.engine import CardKeeping
-from rackgate.engines.launchers.ports import url_of
+from rackgate.engines.launchers.processes.ports import url_of
 from rackgate.engines.launchers.settings import FLAG, TABLES, TEXT, TEXTS, Key, flag, tables, text, texts
-from rackgate.target import Member
+from rackgate.nouns.engine import CardKeeping
+from rackgate.nouns.target import Member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackgate.target import EngineSpec
+    from rackgate.nouns.target import EngineSpec
 
 __all__ = ["MEMBERS_KEY", "EngineGroup", "Part", "PartSpec", "member_problems", "parts_of", "peer_values"]
 

@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rackgate.engine import LaunchFailed
 from rackgate.engines.launchers.secrets import hidden_values
 from rackgate.engines.launchers.signatures import explain
-from rackgate.redaction import Redactor, printable, secret_values
+from rackgate.evidence.redaction import Redactor, printable, secret_values
+from rackgate.nouns.engine import LaunchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rackgate.engines.launchers.signatures import Explanation
     from rackgate.engines.probe import EngineProbe
-    from rackgate.target import EngineSpec
+    from rackgate.nouns.target import EngineSpec
 
 __all__ = [
     "ExplainedFailure",

@@ -5,19 +5,19 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from rackgate.engine import Engine, LaunchFailed
-from rackgate.engines.launchers.cluster import ClusterRefused, open_cluster
 from rackgate.engines.launchers.filling import engine_problems
 from rackgate.engines.launchers.outcome import key_headers
+from rackgate.engines.launchers.pods.cluster import ClusterRefused, open_cluster
+from rackgate.engines.launchers.pods.remote_pods import POD_KEYS, RemotePods
 from rackgate.engines.launchers.progress import silent
-from rackgate.engines.launchers.remote_pods import POD_KEYS, RemotePods
 from rackgate.engines.launchers.settings import NUMBER, TEXT, Key, number, problems_of, text
 from rackgate.engines.probe import probe_engine
+from rackgate.nouns.engine import Engine, LaunchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from rackgate.target import EngineSpec
+    from rackgate.nouns.target import EngineSpec
 
 __all__ = ["KEYS", "check_settings", "remote"]
 

@@ -13,7 +13,7 @@ from rackgate.engines.launchers.settings import TEXT, TEXT_TABLE, TEXTS, Key, te
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackgate.target import EngineSpec
+    from rackgate.nouns.target import EngineSpec
 
 __all__ = [
     "SECRET_KEYS",

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rackgate.diagnosis.signatures import diagnose, filled
-from rackgate.measurement import Layer
+from rackgate.known_failures.signatures import diagnose, filled
+from rackgate.nouns.measurement import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

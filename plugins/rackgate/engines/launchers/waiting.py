@@ -6,20 +6,20 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rackgate.engine import Engine
 from rackgate.engines.launchers.filling import entry_of
 from rackgate.engines.launchers.members import EngineGroup
 from rackgate.engines.launchers.outcome import ended, log_end, not_ready, start_refused
 from rackgate.engines.launchers.progress import ProgressWatch
 from rackgate.engines.probe import probe_engine
-from rackgate.engines.protocol import protocol_named
+from rackgate.engines.protocols.protocol import protocol_named
 from rackgate.engines.readiness import wait_until_ready
+from rackgate.nouns.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from rackgate.engines.launchers.members import Part, PartSpec
-    from rackgate.target import EngineSpec
+    from rackgate.nouns.target import EngineSpec
 
 __all__ = ["Start", "check_protocol", "handle_of", "ready_engine"]
 

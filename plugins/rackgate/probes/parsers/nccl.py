@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from rackgate.measurement import Reason
+from rackgate.nouns.measurement import Reason
 from rackgate.probes.json_text import field, number, one_object
 from rackgate.probes.probe import Asked, BadOutput, Value
 

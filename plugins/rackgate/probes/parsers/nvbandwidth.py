@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from rackgate.measurement import Reason
+from rackgate.nouns.measurement import Reason
 from rackgate.probes.json_text import field, number, one_object
 from rackgate.probes.probe import Asked, BadOutput, Value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rackgate.config.probe_output import ProbeOutput, read_output
-from rackgate.measurement import Reason
+from rackgate.nouns.measurement import Reason
 from rackgate.probes.json_text import one_object
 from rackgate.probes.probe import Asked, BadOutput, Value
 

@@ -1,0 +1,1 @@
+"""`rackgate load`."""

@@ -1,0 +1,92 @@
+"""`rackgate load --find-knee`: the highest rate at which an endpoint keeps the bounds of its requests."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rackgate.cli.load.offer import Caller
+    from rackgate.loadgen import OfferedLoad
+    from rackgate.loadgen.knee import Look, RateProbe
+    from rackgate.nouns.load import Load
+
+__all__ = ["refuse_search", "search"]
+
+_REQUESTS = 200
+
+
+def refuse_search(load: Load) -> None:
+    """Raise `ValueError` for a load whose rate cannot be searched."""
+    if not any((load.ttft_bound_ms, load.tpot_bound_ms, load.e2e_bound_ms)):
+        raise ValueError("--find-knee needs --slo-ttft-ms, --slo-tpot-ms or --slo-e2e-ms")
+    if load.trace is not None or load.phases:
+        raise ValueError("--find-knee chooses the rate itself: a trace or a phase has its own")
+
+
+def search(load: Load, caller: Caller, options: argparse.Namespace) -> int:
+    """Search the knee, print its curve and what it came to, and return the exit status.
+
+    Each probe has prompts of its own: the ones of another rate would still be in the engine's caches. One
+    during which the load generator was late is offered once more.
+    """
+    from rackgate.cli.load import output as load_output
+    from rackgate.loadgen.instrument.sizing import accepted_ms
+    from rackgate.loadgen.knee import Found, find_knee
+    from rackgate.metrics.requests.chosen import lateness
+    from rackgate.metrics.summary import error_p99
+
+    limit_ms = accepted_ms([load.ttft_bound_ms] if load.ttft_bound_ms else [])
+    told: list[RateProbe] = []
+
+    def offer(rate_per_s: float, look: int) -> Look:
+        requests = options.requests or _REQUESTS
+        probe = replace(load, rate_per_s=rate_per_s, duration_s=requests / load.turns / rate_per_s)
+        label = f"probe{len(told)}"
+        offered, interrupted = caller.offer(probe, label=label, look=look)
+        if not interrupted and lateness((offered,), limit_ms):  # this says nothing of the rate: once more
+            offered, interrupted = caller.offer(probe, label=f"{label}.again", look=look)
+        return _look_of(offered, limit_ms, interrupted=interrupted)
+
+    def tell(probe: RateProbe) -> None:
+        told.append(probe)
+        if not options.json:
+            sys.stdout.write(load_output.probe_line(probe))
+            sys.stdout.flush()
+
+    knee = find_knee(
+        offer,
+        first_per_s=options.rate,
+        most_per_s=max(options.most_rate, options.rate),
+        least_per_s=options.rate / 16,
+        share=options.share,
+        resolution=options.resolution,
+        on_probe=tell,
+    )
+    instrument = None
+    if knee.rate_per_s is not None and not options.no_selfcheck and not options.ray:
+        instrument = caller.instrument(replace(load, rate_per_s=knee.rate_per_s))
+    error_ms, by_what = error_p99(instrument)
+    say = load_output.knee_json if options.json else load_output.knee_text
+    sys.stdout.write(say(knee, load, caller.seed, (error_ms, by_what, limit_ms)))
+    exact = error_ms is None or error_ms <= limit_ms
+    return 0 if exact and knee.found in (Found.KNEE, Found.AT_LEAST) else 1
+
+
+def _look_of(offered: OfferedLoad, limit_ms: float, *, interrupted: bool) -> Look:
+    """Return what a probe showed; one that was ended, late or answered from a cache shows nothing."""
+    from rackgate.loadgen.knee import Look
+    from rackgate.metrics.requests.chosen import good_mask, unlike_the_engine
+
+    why = "interrupted" if interrupted else offered.detail if offered.reason is not None else ""
+    if not why and not offered.counters.reconciles:
+        why = "the counters do not reconcile"
+    why = why or ("" if offered.samples is None else unlike_the_engine((offered,), limit_ms))
+    if why or offered.samples is None:
+        return Look(good=0, attempted=0, aborted=why or "no samples")
+    table = offered.samples.measured
+    attempted = int((table.column("outcome") != "cancelled").sum())
+    return Look(good=int(good_mask(table, offered.load).sum()), attempted=attempted)

@@ -1,0 +1,134 @@
+"""How a container engine is created: everything the daemon is told, as data, and then the act."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rackgate.engines.launchers.containers.devices import device_request, without_cards
+from rackgate.engines.launchers.containers.engine import EngineContainer, NetworkedContainer
+from rackgate.engines.launchers.settings import text, text_table, texts, whole_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from testcontainers.core.container import DockerContainer
+
+    from rackgate.engines.launchers.containers.daemon import Daemon
+    from rackgate.engines.launchers.containers.images import Image
+    from rackgate.engines.launchers.secrets import WrappedStart
+    from rackgate.nouns.target import EngineSpec
+
+__all__ = ["SHM_SIZE", "BoxPlan", "create_options", "size_bytes", "start_box"]
+
+SHM_SIZE = "1g"
+_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxPlan:
+    """One container to be started. `spec.settings` is filled in.
+
+    `bind` is the published address, None for a container that is on its machine's own network; `metrics` is
+    the port of its metrics page inside and where that is published, None if it needs none of its own.
+    """
+
+    spec: EngineSpec
+    name: str
+    image: Image
+    daemon: Daemon
+    labels: Mapping[str, str]
+    environment: Mapping[str, str]
+    start: WrappedStart
+    files: Mapping[str, bytes]
+    inside_port: int
+    bind: tuple[str, int] | None
+    network: str = ""
+    metrics: tuple[int, tuple[str, int]] | None = None
+
+
+def size_bytes(size: str) -> int:
+    """Return the bytes of `512m`, `16g` and the like; raises `ValueError`."""
+    match = re.fullmatch(r"([1-9][0-9]*)([bkmg]?)b?", size.lower())
+    if match is None:
+        raise ValueError(f"must be a size such as '512m' or '1g', not {size!r}")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def create_options(plan: BoxPlan) -> dict[str, Any]:
+    """Return what goes into the one `with_kwargs` call: a second one would replace the first."""
+    from docker.types import DeviceRequest, EndpointConfig, Ulimit
+
+    settings = plan.spec.settings
+    request = device_request(plan.spec)
+    ipc = text(settings, "ipc")
+    options: dict[str, Any] = {
+        "labels": dict(plan.labels),
+        "device_requests": [DeviceRequest(**request)] if request else None,
+        "ulimits": [
+            Ulimit(name=name, soft=value, hard=value)
+            for name, value in whole_table(settings, "ulimits").items()
+        ],
+        "ipc_mode": ipc,
+        # Docker's own 64 MB let NCCL die in a way that looks like broken hardware.
+        "shm_size": None if ipc == "host" else text(settings, "shm_size", SHM_SIZE),
+        "mem_limit": text(settings, "memory"),
+        "user": text(settings, "user"),
+    }
+    entrypoint = plan.start.entrypoint or texts(settings, "entrypoint")
+    if entrypoint:
+        options["entrypoint"] = list(entrypoint)
+    if plan.bind is None:
+        options["network_mode"] = "host"
+    elif plan.network:
+        options["network"] = plan.network
+        options["networking_config"] = {plan.network: EndpointConfig("1.40", aliases=[plan.name])}
+    return {name: value for name, value in options.items() if value not in (None, [])}
+
+
+def start_box(plan: BoxPlan) -> EngineContainer:
+    """Create the container, lay its secrets into it and start it; nothing is left if that fails."""
+
+    def again(absent: Sequence[str]) -> Callable[[], DockerContainer]:
+        return partial(_started, replace(plan, spec=without_cards(plan.spec, absent)))
+
+    box = _started(plan)
+    if plan.bind is None:
+        return EngineContainer(box, again)
+    return NetworkedContainer(box, again, local=plan.daemon.is_local)
+
+
+def _started(plan: BoxPlan) -> DockerContainer:
+    from testcontainers.core.container import DockerContainer
+
+    # By id: between our look and the start a tag can move to another image.
+    box = DockerContainer(plan.image.ident, docker_client_kw=plan.daemon.client_options)
+    box = box.with_kwargs(**create_options(plan))
+    if plan.start.command:
+        box = box.with_command(list(plan.start.command))
+    box.with_envs(**plan.environment, **plan.start.environment)
+    for table, mode in (("volumes", "ro"), ("writable_volumes", "rw")):
+        for outside, inside in text_table(plan.spec.settings, table).items():
+            box.with_volume_mapping(_outside(outside, plan.daemon), inside, mode)
+    for path, content in (*plan.start.files.items(), *plan.files.items()):
+        box.with_copy_into_container(content, path, 0o444)
+    # Address and port are ours, in one binding: a port drawn per address family by the daemon can lead
+    # `localhost` to another engine, and would change with each restart.
+    if plan.bind is not None:
+        ports: dict[str, Any] = box.ports
+        ports[f"{plan.inside_port}/tcp"] = plan.bind
+        if plan.metrics is not None:
+            ports[f"{plan.metrics[0]}/tcp"] = plan.metrics[1]
+    try:
+        return box.start()
+    except BaseException:
+        box.stop()
+        raise
+
+
+def _outside(path: str, daemon: Daemon) -> str:
+    """Return the host's path; a relative one is ours, and only a daemon of this machine sees it."""
+    return str(Path(path).expanduser().resolve()) if daemon.is_local else path

@@ -1,0 +1,1 @@
+"""What dead runs left behind."""

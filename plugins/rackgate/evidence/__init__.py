@@ -1,0 +1,1 @@
+"""Lines of evidence, and what is masked before a line is written."""

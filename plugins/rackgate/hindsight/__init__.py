@@ -1,1 +1,0 @@
-"""Judges a finished run again from its evidence, with no rack."""

@@ -1,0 +1,1 @@
+"""How a node is asked: files and commands, locally, over SSH or through Docker."""

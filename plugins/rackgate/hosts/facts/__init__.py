@@ -1,0 +1,1 @@
+"""Facts of a host and what is wrong with them."""

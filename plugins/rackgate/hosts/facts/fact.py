@@ -1,0 +1,20 @@
+"""One thing that a host says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rackgate.nouns.measurement import Reason
+
+__all__ = ["Fact"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One value in words, or why there is none. `detail` may say where a value is from."""
+
+    value: str | None
+    reason: Reason | None = None
+    detail: str = ""

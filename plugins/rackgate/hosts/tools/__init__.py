@@ -1,0 +1,1 @@
+"""Readers of the output of host tools."""

@@ -1,0 +1,1 @@
+"""Verdicts: one check, the quarantine that follows from it, the whole run."""

@@ -1,0 +1,1 @@
+"""Known failures by what they print: layer, meaning, next step."""

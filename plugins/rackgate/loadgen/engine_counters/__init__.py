@@ -1,0 +1,1 @@
+"""Counters that engines keep themselves, read around a load."""

@@ -1,0 +1,1 @@
+"""The load generator measures its own error."""

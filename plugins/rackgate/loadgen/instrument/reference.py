@@ -1,0 +1,166 @@
+"""The load generator's own error, measured against a server whose every write is stamped."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import subprocess
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rackgate.loadgen.child import start_child
+from rackgate.loadgen.instrument.reference_server import Script
+from rackgate.loadgen.requests.plan import Endpoint
+from rackgate.loadgen.running import start_load
+from rackgate.nouns.measurement import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rackgate.loadgen.results.offered import OfferedLoad
+    from rackgate.nouns.load import Load
+
+__all__ = ["InstrumentError", "ReferenceDied", "measure_instrument", "reference_server"]
+
+_START_LIMIT_S = 20.0
+_FETCH_LIMIT_S = 10.0
+HANDICAPS = ("", "slow", "die", "late", "blank", "reference_die")
+
+
+class ReferenceDied(Exception):
+    """The reference server did not come up or is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstrumentError:
+    """How wrong the load generator is, per request that was ok; or the reason why that is not known.
+
+    `errors_ms` is reported TTFT - true TTFT, `lag_ms` is sent - scheduled. `count` is the number of
+    errors; a reason goes with empty arrays.
+    """
+
+    errors_ms: NDArray[np.float64]
+    lag_ms: NDArray[np.float64]
+    count: int
+    offered: OfferedLoad | None = None
+    reason: Reason | None = None
+    detail: str = ""
+
+
+def measure_instrument(
+    load: Load,
+    *,
+    samples_path: Path,
+    handicap: str = "",
+    ttft_ms: tuple[float, ...] = Script().ttft_ms,
+    gap_ms: float = Script().gap_ms,
+    seed: int = 1,
+) -> InstrumentError:
+    """Offer `load` to a reference server and return the errors; never raises for what either did.
+
+    `handicap` is one of the worker's (`slow`, `die`, `late`), or `blank` (the reference keeps its stamps
+    back), or `reference_die`. Raises `ValueError` for another one.
+    """
+    if handicap not in HANDICAPS:
+        raise ValueError(f"unknown handicap {handicap!r}")
+    script = Script(
+        ttft_ms=ttft_ms,
+        gap_ms=gap_ms,
+        blank_stamps=handicap == "blank",
+        die_after=max(1, load.planned_requests // 2) if handicap == "reference_die" else None,
+    )
+    worker_handicap = handicap if handicap in ("slow", "die", "late") else ""
+    try:
+        with reference_server(script) as url:
+            endpoint = Endpoint(entity="reference", url=url, model="reference")
+            with start_load(
+                load,
+                [endpoint],
+                label="instrument",
+                samples_path=samples_path,
+                seed=seed,
+                handicap=worker_handicap,
+            ) as running:
+                offered = running.finish()
+            if offered.reason is not None:
+                return _unknown(offered.reason, offered.detail, offered)
+            return _compare(offered, _fetch_stamps(url))
+    except ReferenceDied as error:
+        return _unknown(Reason.DIED, str(error))
+
+
+@contextmanager
+def reference_server(script: Script) -> Iterator[str]:
+    """Yield the URL of a running reference server. Raises `ReferenceDied`."""
+    process = start_child("rackgate.loadgen.instrument.reference_server")
+    try:
+        yield f"http://127.0.0.1:{_port_of(process, script)}"
+    finally:
+        with suppress(OSError):
+            if process.stdin is not None:
+                process.stdin.close()
+        try:
+            process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _port_of(process: subprocess.Popen[bytes], script: Script) -> int:
+    if process.stdin is None or process.stdout is None:
+        raise ReferenceDied("the reference server has no pipes")
+    with suppress(OSError):
+        process.stdin.write((script.to_json() + "\n").encode())
+        process.stdin.flush()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        line = process.stdout.readline() if selector.select(_START_LIMIT_S) else b""
+    if not line.strip().isdigit():
+        raise ReferenceDied(f"the reference server did not come up within {_START_LIMIT_S:g} s")
+    return int(line)
+
+
+def _fetch_stamps(url: str) -> dict[str, int]:
+    connection = HTTPConnection(url.removeprefix("http://"), timeout=_FETCH_LIMIT_S)
+    try:
+        connection.request("GET", "/stamps")
+        stamps: dict[str, int] = json.loads(connection.getresponse().read())
+    except (OSError, HTTPException, ValueError) as error:
+        raise ReferenceDied(f"the reference server's stamps cannot be had: {error}") from error
+    finally:
+        connection.close()
+    return stamps
+
+
+def _compare(offered: OfferedLoad, stamps: dict[str, int]) -> InstrumentError:
+    if offered.samples is None or not len(offered.samples):
+        return _unknown(Reason.INSTRUMENT, "no request was measured", offered)
+    table = offered.samples.measured
+    table = table.where(table.column("outcome") == "ok")
+    if not len(table):
+        return _unknown(Reason.INSTRUMENT, f"no request was ok: {dict(offered.counters.outcomes)}", offered)
+    ids: list[Any] = table.column("request_id").tolist()
+    missing = sum(request_id not in stamps for request_id in ids)
+    if missing:
+        return _unknown(Reason.BLANK, f"{missing} of {len(ids)} requests have no stamp", offered)
+    true_ms = (np.array([stamps[request_id] for request_id in ids]) - table.column("sent_ns")) / 1e6
+    errors_ms = table.column("ttft_sent_ms") - true_ms
+    return InstrumentError(
+        errors_ms=errors_ms, lag_ms=table.column("schedule_lag_ms"), count=len(ids), offered=offered
+    )
+
+
+def _unknown(reason: Reason, detail: str, offered: OfferedLoad | None = None) -> InstrumentError:
+    empty = np.zeros(0)
+    return InstrumentError(
+        errors_ms=empty, lag_ms=empty, count=0, offered=offered, reason=reason, detail=detail
+    )

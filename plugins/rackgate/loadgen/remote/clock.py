@@ -1,0 +1,139 @@
+"""The clock of another machine against this one's: bracketed readings, and what becomes of its moments.
+
+Each machine's CLOCK_MONOTONIC begins where it likes and runs a little fast or slow. A reading is a question
+for the other clock between two looks at ours: the offset is known to half of that round trip. Durations of
+one request need none of this; they are differences on one clock.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from dataclasses import asdict, dataclass, fields, replace
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from rackgate.nouns.decode import noun_of
+from rackgate.nouns.sample import Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = [
+    "ClockReading",
+    "MachineClock",
+    "clock_path",
+    "compare_clocks",
+    "keep_clock",
+    "moved",
+    "read_clock",
+]
+
+_MOST_DRIFT = 500e-6
+"""NTP slews a clock by no more than 500 ppm; one that runs off faster was stopped, or moved."""
+
+_MOMENTS = tuple(
+    field.name for field in fields(Sample) if field.name.endswith("_ns") and field.name != "token_ns"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockReading:
+    """Another machine's clock less ours, at `at_ns` of ours, exact to `uncertainty_ns` either way."""
+
+    at_ns: int
+    offset_ns: int
+    uncertainty_ns: int
+
+    @property
+    def there_ns(self) -> int:
+        """The same moment on the other clock."""
+        return self.at_ns + self.offset_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineClock:
+    """The readings of one machine's clock during a load, in their order; the last one after its end."""
+
+    machine: str
+    readings: tuple[ClockReading, ...]
+
+    @property
+    def uncertainty_ms(self) -> float:
+        """The largest uncertainty of a reading, in ms."""
+        return max(reading.uncertainty_ns for reading in self.readings) / 1e6
+
+    @property
+    def drift_ms(self) -> float:
+        """The last offset less the first one, in ms."""
+        return (self.readings[-1].offset_ns - self.readings[0].offset_ns) / 1e6
+
+    def offset_ns(self, there_ns: int) -> int:
+        """Return how far it was ahead at a moment of its own, on a straight line from reading to reading."""
+        after = bisect_right(self.readings, there_ns, key=lambda reading: reading.there_ns)
+        if after in (0, len(self.readings)):
+            return self.readings[min(after, len(self.readings) - 1)].offset_ns
+        first, second = self.readings[after - 1], self.readings[after]
+        share = (there_ns - first.there_ns) / max(1, second.there_ns - first.there_ns)
+        return first.offset_ns + round(share * (second.offset_ns - first.offset_ns))
+
+    def here_ns(self, there_ns: int) -> int:
+        """Return our clock's moment of one of its own."""
+        return there_ns - self.offset_ns(there_ns)
+
+    def trouble(self, limit_ms: float) -> str:
+        """Say why its moments cannot be put beside another machine's; empty if they can."""
+        if self.uncertainty_ms > limit_ms:
+            text = f"is known to {self.uncertainty_ms:.1f} ms only (accepted {limit_ms:g} ms)"
+            return f"the clock of load machine {self.machine} {text}"
+        for first, second in zip(self.readings, self.readings[1:], strict=False):
+            moved_ns = abs(second.offset_ns - first.offset_ns)
+            seconds = (second.at_ns - first.at_ns) / 1e9
+            bearable_ns = _MOST_DRIFT * seconds * 1e9 + first.uncertainty_ns + second.uncertainty_ns
+            if moved_ns > bearable_ns:
+                text = f"went {moved_ns / 1e6:.1f} ms wrong within {seconds:.1f} s"
+                return f"the clock of load machine {self.machine} {text}"
+        return ""
+
+
+def compare_clocks(ask: Callable[[], int], times: int) -> ClockReading:
+    """Return the reading of the shortest of so many round trips; `ask` gives the other clock in ns."""
+
+    def once() -> ClockReading:
+        before_ns = perf_counter_ns()
+        there_ns = ask()
+        after_ns = perf_counter_ns()
+        middle_ns = (before_ns + after_ns) // 2
+        return ClockReading(
+            at_ns=middle_ns, offset_ns=there_ns - middle_ns, uncertainty_ns=(after_ns - before_ns + 1) // 2
+        )
+
+    return min((once() for _ in range(times)), key=lambda reading: reading.uncertainty_ns)
+
+
+def moved(sample: Sample, clock: MachineClock) -> Sample:
+    """Return a sample with its moments on our clock: all by one offset, so that no duration changes."""
+    by_ns = clock.offset_ns(sample.scheduled_ns)
+    moments = {name: moment - by_ns for name in _MOMENTS if (moment := getattr(sample, name)) is not None}
+    return replace(sample, **moments, token_ns=tuple(moment - by_ns for moment in sample.token_ns))
+
+
+def clock_path(spool: Path) -> Path:
+    """Return where the readings stand that belong to a spool."""
+    return spool.with_name(f"{spool.name}.clock")
+
+
+def keep_clock(path: Path, clock: MachineClock) -> None:
+    """Write the readings so far, all of them or none."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(json.dumps(asdict(clock)), encoding="utf-8")
+    new.replace(path)
+
+
+def read_clock(path: Path) -> MachineClock | None:
+    """Return the readings that were kept; None where there are none."""
+    try:
+        return noun_of(MachineClock, json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,167 @@
+"""The process that reaches load machines through Ray: one actor a machine, its answers into local files.
+
+It is told on its standard input, a socket: which cluster, then what each worker is to offer, then to cancel.
+It ends the load when that socket ends, so that it never outlives whoever started it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import socket
+import sys
+import threading
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rackgate.loadgen.remote.carrying import Carrying, Start
+from rackgate.loadgen.remote.load_machine import About, LoadMachine
+from rackgate.loadgen.remote.machines import NoLoadMachines
+from rackgate.loadgen.requests.plan import Plan
+from rackgate.nouns.decode import noun_of
+from rackgate.nouns.target import LoadMachines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["main"]
+
+_ANSWER_S = 30.0
+_FIRST_ANSWER_S = 45.0
+_END_S = 5.0
+
+
+def main() -> int:
+    """Carry one load; the exit status is 0 if all its machines were heard to their end."""
+    control = socket.socket(fileno=os.dup(0))
+    line, _ = _line_of(control)
+    if not line:
+        return 1
+    try:
+        machines = _machines(noun_of(LoadMachines, json.loads(line)))
+    except NoLoadMachines as error:
+        control.sendall(json.dumps({"refused": str(error)}).encode() + b"\n")
+        return 1
+    control.sendall(json.dumps({one.name: asdict(one.about) for one in machines}).encode() + b"\n")
+    line, outputs = _line_of(control)
+    if not line:
+        return 1
+    plans = [Plan.from_json(text) for text in json.loads(line)]
+    return _carry(control, machines, plans, outputs)
+
+
+class _Machine:
+    """A load machine by its actor."""
+
+    def __init__(self, name: str, node_id: str) -> None:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        self.name = name
+        self._ray = ray
+        place = NodeAffinitySchedulingStrategy(node_id, soft=False)
+        self._actor = ray.remote(LoadMachine).options(num_cpus=0, scheduling_strategy=place).remote()
+        self._about = self._actor.about.remote()
+
+    @property
+    def about(self) -> About:
+        """What it is. Raises `NoLoadMachines`."""
+        try:
+            about: About = self._ray.get(self._about, timeout=_FIRST_ANSWER_S)
+        except self._ray.exceptions.RayError as error:
+            text = f"load machine {self.name} cannot be used (is pytest-rackgate installed there?)"
+            raise NoLoadMachines(f"{text}: {_in_a_line(error)}") from error
+        return about
+
+    def ask(self, question: str, *given: object) -> Any:
+        """Return the answer to a question of `LoadMachine`. Raises `ConnectionError` if there is none."""
+        try:
+            return self._ray.get(getattr(self._actor, question).remote(*given), timeout=_ANSWER_S)
+        except self._ray.exceptions.RayError as error:
+            raise ConnectionError(f"load machine {self.name} was lost: {_in_a_line(error)}") from error
+
+
+def _machines(asked: LoadMachines) -> list[_Machine]:
+    """Return the load machines of a cluster, in the order of their names. Raises `NoLoadMachines`."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    import ray
+
+    try:
+        ray.init(address=asked.ray, namespace="rackgate", log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise NoLoadMachines(f"no Ray cluster to join at {asked.ray}: {_in_a_line(error)}") from error
+    named = {node["NodeID"]: node["NodeName"] for node in ray.nodes() if node["Alive"]}
+    names = list(named.values())
+    unknown = [name for name in asked.nodes if name not in names]
+    if unknown:
+        text = f"has no node {', '.join(unknown)}; it has {', '.join(sorted(names))}"
+        raise NoLoadMachines(f"the Ray cluster at {asked.ray} {text}")
+    twice = {name for name in names if names.count(name) > 1}
+    machines = [
+        _Machine(f"{name}-{node_id[:8]}" if name in twice else name, node_id)
+        for node_id, name in sorted(named.items(), key=lambda item: item[1])
+        if not asked.nodes or name in asked.nodes
+    ]
+    ours = About.here().version
+    for machine in machines:
+        if machine.about.version != ours:
+            text = f"pytest-rackgate {machine.about.version} on load machine {machine.name}, {ours} here"
+            raise NoLoadMachines(f"{text}: install the same version")
+    return machines
+
+
+def _carry(control: socket.socket, machines: list[_Machine], plans: list[Plan], outputs: list[int]) -> int:
+    """Carry the load from every machine until all have been heard to their end, or nobody listens."""
+    cancelled = threading.Event()
+    start = Start(len(plans))
+    carrying = [
+        Carrying(machine.name, machine.ask, start, cancelled, _share(number, len(machines), plans, outputs))
+        for number, machine in enumerate(machines)
+    ]
+    threads = [threading.Thread(target=one.run, daemon=True) for one in carrying]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        if select.select([control], [], [], 0.05)[0]:
+            cancelled.set()
+            if not control.recv(4096):
+                break
+    for thread in threads:
+        thread.join(_END_S)
+    return int(any(thread.is_alive() for thread in threads))
+
+
+def _share(
+    number: int, machines: int, plans: list[Plan], outputs: list[int]
+) -> Mapping[int, tuple[Plan, int]]:
+    """Return what one machine offers: every so many-th worker, with where its result goes."""
+    return {
+        plans[worker].worker: (plans[worker], outputs[worker])
+        for worker in range(number, len(plans), machines)
+    }
+
+
+def _line_of(control: socket.socket) -> tuple[bytes, list[int]]:
+    """Return the next line and the descriptors that came with it; an empty line if nobody is there."""
+    said, descriptors = b"", []
+    while not said.endswith(b"\n"):
+        piece, came, _, _ = socket.recv_fds(control, 65536, 16)
+        if not piece:
+            return b"", []
+        said += piece
+        descriptors += came
+    return said, descriptors
+
+
+def _in_a_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join((lines[0], lines[-1]) if len(lines) > 1 else lines)[:400] or type(error).__name__
+
+
+if __name__ == "__main__":
+    _status = main()
+    sys.stderr.flush()
+    os._exit(_status)  # Ray ends the actors of a process that is gone

@@ -1,0 +1,1 @@
+"""Samples as columns, and what a load amounts to."""

@@ -1,0 +1,170 @@
+"""What the workers of one load measured, as one: counters added, samples joined, the worst of the errors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rackgate.loadgen.results.offered import Counters, OfferedLoad, WorkerCost
+from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.table_file import samples_to_file
+from rackgate.nouns.measurement import Reason
+from rackgate.statistics.percentiles import nearest_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from rackgate.loadgen.remote.clock import MachineClock
+    from rackgate.loadgen.requests.plan import Plan
+    from rackgate.loadgen.worker_process import WorkerProcess
+    from rackgate.nouns.load import Origin
+    from rackgate.nouns.sample import Sample
+
+__all__ = ["merged"]
+
+_Result = dict[str, Any]
+
+
+def merged(plan: Plan, workers: Sequence[WorkerProcess], samples_path: Path, *, in_time: bool) -> OfferedLoad:
+    """Return the load that ended workers have offered; their spools become one file of samples.
+
+    If one of them died the load's reason is `died`: what the others measured is kept and is not whole.
+    """
+    rows_of = [worker.count() for worker in workers]
+    table, kept, trouble = _samples(workers, samples_path)
+    lags = _lags(table, rows_of)
+    if table is not None and len(workers) > 1:
+        table = table.where(np.argsort(table.column("scheduled_ns"), kind="stable"))
+    results = [worker.result for worker in workers]
+    dead = [worker for worker, result in zip(workers, results, strict=True) if result is None]
+    told = [result for result in results if result is not None]
+    counters = _counters(told)
+    rows = 0 if table is None else len(table.measured)
+    reason, detail = None, ""
+    if dead:
+        reason, detail = Reason.DIED, _who_died(dead, len(workers))
+    elif trouble:
+        reason, detail = Reason.DIED, trouble
+    elif rows != counters.scheduled:
+        reason = Reason.DIED
+        detail = f"{counters.scheduled} requests were scheduled but {rows} samples kept"
+    elif not in_time:
+        reason, detail = Reason.TIMEOUT, "the load was ended at the caller's limit"
+    return OfferedLoad(
+        load=plan.load,
+        label=plan.label,
+        engines=tuple(endpoint.entity for endpoint in plan.endpoints),
+        samples=table,
+        samples_path=samples_path if kept else None,
+        **_moments(told),
+        peak_in_flight=_peak(told, table),
+        counters=Counters() if dead else counters,
+        workers=tuple(map(_cost, workers, results, lags)),
+        clocks=_clocks(workers),
+        reason=reason,
+        detail=detail,
+    )
+
+
+def _clocks(workers: Sequence[WorkerProcess]) -> tuple[MachineClock, ...]:
+    """Return the clock of each load machine: as the last of its workers left it."""
+    clocks = sorted(filter(None, (worker.clock for worker in workers)), key=lambda one: len(one.readings))
+    return tuple(sorted({one.machine: one for one in clocks}.values(), key=lambda one: one.machine))
+
+
+def _who_died(dead: Sequence[WorkerProcess], count: int) -> str:
+    words = "; ".join(worker.last_words() for worker in dead)
+    return words if count == 1 else f"{len(dead)} of {count} workers: {words}"
+
+
+def _counters(results: Sequence[_Result]) -> Counters:
+    outcomes: Counter[str] = Counter()
+    for result in results:
+        outcomes.update(result["outcomes"])
+    return Counters(
+        **{name: sum(result[name] for result in results) for name in ("scheduled", "started", "dropped")},
+        outcomes=dict(outcomes),
+    )
+
+
+def _moments(results: Sequence[_Result]) -> Mapping[str, Any]:
+    if not results:
+        return {}
+    lags = [lag for result in results if (lag := result["loop_lag_p99_ms"]) is not None]
+    return {
+        "start_ns": min(result["start_ns"] for result in results),
+        "end_ns": max(result["end_ns"] for result in results),
+        "steady_start_ns": min(result["steady_start_ns"] for result in results),
+        "steady_end_ns": max(result["steady_end_ns"] for result in results),
+        "cpu_s": sum(result["cpu_s"] for result in results),
+        "loop_lag_p99_ms": max(lags, default=None),
+    }
+
+
+def _peak(results: Sequence[_Result], table: SampleTable | None) -> int:
+    """Return the most requests in flight at once; of several workers by the moments of their samples."""
+    if len(results) < 2 or table is None:
+        return max((int(result["peak_in_flight"]) for result in results), default=0)
+    sent, done = (np.asarray(table.column(name), dtype=float) for name in ("sent_ns", "done_ns"))
+    there = ~(np.isnan(sent) | np.isnan(done))
+    sent, done = np.sort(sent[there]), np.sort(done[there])
+    in_flight = np.arange(1, len(sent) + 1) - np.searchsorted(done, sent, side="right")
+    return int(in_flight.max(initial=0))
+
+
+def _lags(table: SampleTable | None, rows_of: Sequence[int]) -> list[float | None]:
+    """Return the P99 of the schedule lag of each worker, whose samples stand one worker after the other."""
+    found: list[float | None] = []
+    first = 0
+    for rows in rows_of:
+        mine = (
+            None if table is None else table.where(np.arange(first, min(first + rows, len(table)))).measured
+        )
+        lags = np.zeros(0) if mine is None else np.asarray(mine.column("schedule_lag_ms"), dtype=float)
+        found.append(nearest_rank(lags[~np.isnan(lags)], 0.99))
+        first += rows
+    return found
+
+
+def _cost(worker: WorkerProcess, result: _Result | None, lag_ms: float | None) -> WorkerCost:
+    told = result or {}
+    return WorkerCost(
+        worker=worker.plan.worker,
+        machine="" if (clock := worker.clock) is None else clock.machine,
+        scheduled=int(told.get("scheduled", 0)),
+        cpu_s=float(told.get("cpu_s", 0.0)),
+        schedule_lag_p99_ms=lag_ms,
+        loop_lag_p99_ms=told.get("loop_lag_p99_ms"),
+        died=result is None,
+    )
+
+
+def _samples(workers: Sequence[WorkerProcess], path: Path) -> tuple[SampleTable | None, bool, str]:
+    """Return the samples, whether they are kept as Parquet, and what went wrong."""
+    spooled = [worker for worker in workers if worker.spool.exists()]
+    if not spooled:
+        return None, False, ""
+    origin = workers[0].plan.load.origin
+    table: SampleTable | None
+    try:
+        table, trouble = samples_to_file(_all_of(spooled), origin, path), ""
+        for worker in spooled:
+            worker.spool.unlink()
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        table, trouble = _unkept(spooled, origin), f"the samples cannot be kept: {error!r}"
+    return table, not trouble, trouble
+
+
+def _all_of(workers: Sequence[WorkerProcess]) -> Iterator[Sample]:
+    return (sample for worker in workers for sample in worker.samples())
+
+
+def _unkept(workers: Sequence[WorkerProcess], origin: Origin) -> SampleTable | None:
+    """Return the samples of spools that no file could be made of, None if they cannot be read either."""
+    try:
+        return SampleTable.from_samples(list(_all_of(workers)), origin)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

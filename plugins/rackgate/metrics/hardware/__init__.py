@@ -1,0 +1,1 @@
+"""Metrics of hardware signals under load."""

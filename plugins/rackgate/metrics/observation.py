@@ -1,0 +1,75 @@
+"""What one stage saw: offered loads, telemetry, probes and faults. Metrics are computed from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rackgate.checks.plan import members_of
+from rackgate.nouns.target import reaches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rackgate.batch.exercise import BatchExercise
+    from rackgate.loadgen import OfferedLoad
+    from rackgate.loadgen.instrument.reference import InstrumentError
+    from rackgate.nouns.fault import FaultTimeline
+    from rackgate.nouns.measurement import Measurement
+    from rackgate.nouns.target import Target
+    from rackgate.telemetry.table import TelemetryTable
+
+__all__ = ["Observation", "Offer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """All looks of one load at the same engines, in order. `label` tells offers of one load apart."""
+
+    load: str
+    label: str
+    looks: tuple[OfferedLoad, ...]
+
+    @property
+    def last(self) -> OfferedLoad:
+        """The latest look."""
+        return self.looks[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Everything that a stage's checks are judged on.
+
+    `probes` holds what was measured directly, by (metric, entity). `excluded` names the entities that
+    were quarantined before. `lag_limit_ms` is the schedule lag above which latencies are not accepted,
+    `sample_gap_s` the longest pause between two telemetry samples that still counts as covered. `profile`
+    is the run's: sign-off counts some events as worse.
+    """
+
+    stage: str
+    target: Target
+    offers: tuple[Offer, ...] = ()
+    telemetry: TelemetryTable | None = None
+    probes: Mapping[tuple[str, str], Measurement] = field(default_factory=dict)
+    faults: tuple[FaultTimeline, ...] = ()
+    instrument: InstrumentError | None = None
+    batch: BatchExercise | None = None
+    excluded: frozenset[str] = frozenset()
+    lag_limit_ms: float = 10.0
+    sample_gap_s: float = 1.0
+    profile: str = "smoke"
+
+    def offers_of(self, load: str | None, label: str | None = None) -> tuple[Offer, ...]:
+        """Return the offers of a load, of one label if given."""
+        return tuple(
+            offer for offer in self.offers if offer.load == load and (label is None or offer.label == label)
+        )
+
+    def members(self, entity: str) -> frozenset[str]:
+        """Return the engines behind an entity that were not quarantined."""
+        return members_of(entity, self.target) - self.excluded
+
+    def reached(self, load: str | None, entity: str) -> frozenset[str]:
+        """Return the engines behind an entity that a load reached."""
+        called = {engine for offer in self.offers_of(load) for engine in offer.last.engines}
+        return frozenset(engine for engine in self.members(entity) if reaches(called, engine))

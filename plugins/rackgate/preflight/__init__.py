@@ -1,0 +1,1 @@
+"""Inspection of nodes, hosts, cards and engines before any load."""

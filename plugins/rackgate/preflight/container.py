@@ -1,0 +1,78 @@
+"""Whether a node's cards are there inside a container: by the list of a container, not by settings."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import TYPE_CHECKING
+
+from rackgate.hosts.pci import canonical_pci
+from rackgate.hosts.runner import Command
+from rackgate.nouns.measurement import Measurement, Reason, missing
+
+if TYPE_CHECKING:
+    from rackgate.hosts.runner import Runner
+    from rackgate.nouns.node import Card, Node
+
+__all__ = ["CONTAINER_PROBES", "probe_container"]
+
+CONTAINER_PROBES = {
+    "cards_not_in_container": ("cards", "Declared cards that `nvidia-smi` does not list inside a container."),
+}
+"""Unit and definition of the look into a container."""
+
+_REMOVAL_S = 10.0
+_REFUSED = re.compile(
+    r"could not select device driver|unresolvable CDI devices|nvidia-container-cli|unknown runtime specified",
+    re.IGNORECASE,
+)
+
+
+def probe_container(
+    node: Node, runner: Runner, image: str, deadline_s: float = 30.0
+) -> dict[tuple[str, str], Measurement]:
+    """Run one container of an image that is there already, and count the cards that it does not list.
+
+    It is removed at its end and at the deadline, has no network, and no image is pulled. Where the daemon
+    cannot give cards all are missing; where there is no daemon or image nothing is known.
+    """
+    name, box = "cards_not_in_container", f"rackgate-cards-{secrets.token_hex(6)}"
+    options = ("--rm", "--name", box, "--pull", "never", "--network", "none", "--gpus", "all")
+    query = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader")
+    ran = runner.run(
+        Command(
+            argv=("docker", "run", *options, image, *query),
+            grant="membership of the group docker (which is root's equal), or a rootless daemon",
+            known_as="docker run nvidia-smi",
+        ),
+        deadline_s,
+    )
+    if ran.reason is Reason.TIMEOUT:  # the client is gone, its container is not
+        runner.run(Command(argv=("docker", "rm", "--force", box)), _REMOVAL_S)
+    said = ran.text + ran.error
+    refused = _REFUSED.search(said)
+    rows = [[cell.strip() for cell in line.split(",")] for line in ran.text.splitlines() if "," in line]
+    listed = {row[0] for row in rows} | {canonical_pci(row[1]) for row in rows}
+    if not refused and (not ran.ok or not rows):
+        why = ran.detail or said.strip()[:200] or f"a container of {image} lists nothing"
+        return {(name, node.name): missing(name, node.name, "cards", ran.reason or Reason.ABSENT, why)}
+    lost = [card.name for card in node.cards if not _there(card, listed, len(rows))]
+    text = f"not listed in a container of {image}: {', '.join(lost)}" if lost else f"{len(rows)} listed"
+    if refused:
+        lost, text = [card.name for card in node.cards], said.strip()[:200]
+    return {
+        (name, node.name): Measurement(
+            metric=name,
+            entity=node.name,
+            value=float(len(lost)),
+            unit="cards",
+            count=1,
+            detail=text,
+            source="docker",
+        )
+    }
+
+
+def _there(card: Card, listed: set[str | None], count: int) -> bool:
+    known = [one for one in (card.pci, card.uuid) if one is not None]
+    return any(one in listed for one in known) if known else card.index < count

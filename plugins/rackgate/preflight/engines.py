@@ -1,0 +1,151 @@
+"""Direct looks at engines and gateway, each by layer: network, service, model; and what their API answers."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rackgate.nouns.engine import HeldBack
+from rackgate.nouns.measurement import Measurement, Reason, missing, truth
+from rackgate.nouns.target import GATEWAY
+
+if TYPE_CHECKING:
+    from rackgate.engines.probe import EngineProbe
+    from rackgate.nouns.engine import LaunchFailed
+    from rackgate.nouns.target import EngineSpec
+    from rackgate.stages.site import Site
+
+__all__ = ["probe_apis", "probe_engines", "probe_gateway"]
+
+Probes = dict[tuple[str, str], Measurement]
+
+_DEADLINE_S = 15.0
+
+
+def probe_engines(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
+    """Return whether each engine is reachable, serves the model and gives a token.
+
+    What cannot be reached over the network says nothing about the service: UNKNOWN, not FAIL. An engine
+    that did not come up has failed already, with its own message and hint.
+    """
+    from rackgate.engines.launchers.outcome import key_headers
+    from rackgate.engines.probe import probe_engine
+
+    def look(spec: EngineSpec) -> EngineProbe:
+        return probe_engine(
+            spec.url or "", spec.model, key_headers(spec), spec.protocol, deadline_s, route=spec.route
+        )
+
+    found: Probes = {}
+    there = [spec for spec in site.target.engines if spec.url]
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        for spec, probe in zip(there, pool.map(look, there), strict=True):
+            found.update(_engine_measurements(spec, probe))
+    for spec in site.target.engines:
+        if not spec.url:
+            found.update(_never_up(spec, site.failures.get(spec.entity)))
+    return found
+
+
+def probe_apis(site: Site, known: Probes, deadline_s: float = _DEADLINE_S) -> Probes:
+    """Return what the API of each engine answers and refuses, where `known` says that it gave a token.
+
+    Of an engine that gave none nothing is known, for the reason that its first request has.
+    """
+    from rackgate.engines.api_smoke import SMOKE, Shown, smoke_api
+    from rackgate.engines.launchers.outcome import key_headers
+
+    def ask(spec: EngineSpec) -> dict[str, Shown]:
+        first = known["first_request_ok", spec.entity]
+        if not first.value:
+            reason = first.reason or Reason.DIED
+            return dict.fromkeys(SMOKE, Shown(None, f"no token came out: {first.detail}", reason))
+        headers = key_headers(spec)
+        return smoke_api(
+            spec.url or "", spec.model, headers, offers=spec.offers, route=spec.route, deadline_s=deadline_s
+        )
+
+    from rackgate.engines.protocols.protocol import protocol_named
+
+    asked = [spec for spec in site.target.engines if protocol_named(spec.protocol).dialect.chats]
+    found: Probes = {}
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        for spec, answers in zip(asked, pool.map(ask, asked), strict=True):
+            for name, shown in answers.items():
+                found[name, spec.entity] = (
+                    missing(name, spec.entity, "bool", shown.reason or Reason.ABSENT, shown.text)
+                    if shown.holds is None
+                    else truth(name, spec.entity, shown.holds, shown.text)
+                )
+    return found
+
+
+def _never_up(spec: EngineSpec, failure: LaunchFailed | None) -> Probes:
+    entity = spec.entity
+    if isinstance(failure, HeldBack):
+        return {
+            (name, entity): missing(name, entity, "bool", Reason.GATED, str(failure), hint=failure.hint)
+            for name in ("engine_reachable", "model_served", "first_request_ok")
+        }
+    text, hint = (f"{failure.layer}: {failure}", failure.hint) if failure else ("never started", "")
+    found = {("engine_reachable", entity): truth("engine_reachable", entity, False, text, hint)}
+    for name in ("model_served", "first_request_ok"):
+        found[name, entity] = missing(name, entity, "bool", Reason.DIED, text, hint=hint)
+    return found
+
+
+def _engine_measurements(spec: EngineSpec, probe: EngineProbe) -> Probes:
+    entity = spec.entity
+    if probe.layer_failed == "network":
+        found = {
+            (name, entity): _unreachable(name, entity, probe)
+            for name in ("engine_reachable", "model_served", "first_request_ok")
+        }
+        if probe.refused:
+            name = "engine_reachable"
+            found[name, entity] = truth(name, entity, False, probe.message, probe.hint)
+        return found
+    found = {("engine_reachable", entity): truth("engine_reachable", entity, True, probe.message)}
+    if probe.served_models is None:
+        text = probe.message or f"{spec.url} does not list its models"
+        nothing = missing("model_served", entity, "bool", Reason.UNSUPPORTED, text, hint=probe.hint)
+        found["model_served", entity] = nothing
+    else:
+        listed = ", ".join(probe.served_models) or "nothing"
+        text = f"asked {spec.model}, listed: {listed}"
+        found["model_served", entity] = truth("model_served", entity, spec.model in probe.served_models, text)
+    found["first_request_ok", entity] = _first_request("first_request_ok", entity, probe)
+    return found
+
+
+def _first_request(name: str, entity: str, probe: EngineProbe) -> Measurement:
+    if probe.ok:
+        return truth(name, entity, True, f"first token after {probe.first_token_ms or 0.0:.0f} ms")
+    return truth(name, entity, False, f"{probe.layer_failed}: {probe.message}", probe.hint)
+
+
+def probe_gateway(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
+    """Return whether one request through the gateway gives a token; nothing if no gateway is declared.
+
+    A gateway that was to be started and did not come up has failed already, with its own message and hint.
+    """
+    from rackgate.engines.probe import probe_engine
+
+    name, gateway, failure = "gateway_request_ok", site.gateway(), site.failures.get(GATEWAY)
+    if failure is not None:
+        return {(name, "rack"): truth(name, "rack", False, f"{failure.layer}: {failure}", failure.hint)}
+    if gateway is None:
+        return {}
+    probe = probe_engine(
+        gateway.url, gateway.model, gateway.headers, gateway.protocol, deadline_s, route=gateway.route
+    )
+    if probe.layer_failed == "network" and not probe.refused:
+        return {(name, "rack"): _unreachable(name, "rack", probe)}
+    return {(name, "rack"): _first_request(name, "rack", probe)}
+
+
+def _unreachable(metric: str, entity: str, probe: EngineProbe) -> Measurement:
+    text = f"{probe.layer_failed}: {probe.message}"
+    nothing = missing(metric, entity, "bool", Reason.UNREACHABLE, text, hint=probe.hint)
+    return replace(nothing, source="probe")

@@ -1,0 +1,137 @@
+"""One look at the hosts of a rack before anything is started: who answered, and what they said."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from rackgate.nouns.measurement import Reason, missing
+from rackgate.preflight.container import CONTAINER_PROBES, probe_container
+from rackgate.preflight.kernel_events import probe_events
+from rackgate.preflight.storage import STORAGE_PROBES, probe_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rackgate.hosts.facts.fact import Fact
+    from rackgate.hosts.runner import Runner
+    from rackgate.nouns.measurement import Measurement
+    from rackgate.nouns.node import Node
+    from rackgate.nouns.target import Target
+    from rackgate.telemetry.assembly import TelemetryPlan
+    from rackgate.telemetry.kernel.local_source import KernelLogSource
+    from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
+
+__all__ = ["HOST_DEADLINE_S", "NodesLook", "look_into_nodes", "who_answered"]
+
+Probes = dict[tuple[str, str], "Measurement"]
+
+HOST_DEADLINE_S = 4.0
+"""How long a host may take to say one fact."""
+
+_LOST = (Reason.TIMEOUT, Reason.UNREACHABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesLook:
+    """What was seen of hosts before any engine was started: facts by node, and what was measured at once.
+
+    `firmware` are the versions of each node's controller by its ids.
+    """
+
+    facts: Mapping[str, Mapping[str, Fact]]
+    probes: Mapping[tuple[str, str], Measurement]
+    firmware: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def look_into_nodes(
+    target: Target,
+    *,
+    profile: str = "smoke",
+    hung: Mapping[str, Mapping[str, Fact]] = MappingProxyType({}),
+) -> NodesLook:
+    """Look at each node that can be asked, side by side: facts, kernel's log, storage, containers.
+
+    What the log says counts by the classes of the profile. A node that does not answer costs one deadline,
+    and so does a driver that hangs; `hung` are by node the facts that cost it already.
+    """
+    from rackgate.telemetry.assembly import plan_of
+
+    plan = plan_of(target)
+    facts: dict[str, dict[str, Fact]] = {}
+    found: Probes = {}
+    with ThreadPoolExecutor(max_workers=32) as pool:
+        looks = pool.map(
+            lambda node: _look_into(node, plan, target, profile, hung.get(node.name, {})), target.nodes
+        )
+        for node, known, probes in looks:
+            found.update(probes)
+            if known is not None:
+                facts[node.name] = known
+    return NodesLook(facts=facts, probes=found)
+
+
+def who_answered(look: NodesLook) -> str:
+    """Return which of the hosts that were asked answered, and why the others did not."""
+    mute = {node: known["kernel"] for node, known in look.facts.items() if known["kernel"].value is None}
+    text = f"{len(look.facts) - len(mute)} of {len(look.facts)} hosts answered"
+    return "; ".join([text, *(f"{node}: {fact.detail}" for node, fact in mute.items())])
+
+
+def _look_into(
+    node: Node, plan: TelemetryPlan, target: Target, profile: str, hung: Mapping[str, Fact]
+) -> tuple[Node, dict[str, Fact] | None, Probes]:
+    """Return the facts of a node's host, and what its kernel's log, storage and containers show.
+
+    None and nothing if it is closed.
+    """
+    from rackgate.hosts.facts.host import read_host
+    from rackgate.telemetry.assembly import kernel_log_of, runner_of
+
+    access = plan.access(node.name)
+    runner, log = runner_of(node.name, access, plan), kernel_log_of(node, access, plan)
+    known: dict[str, Fact] | None = None
+    lost: Fact | None = None
+    found: Probes = {}
+    if runner is not None:
+        known = read_host(runner, HOST_DEADLINE_S, hung)
+        lost = known["kernel"] if known["kernel"].reason in _LOST else None
+        found |= _unasked(node, target, lost) if lost else _beyond(node, target, runner)
+        runner.close()
+    if log is not None:
+        found |= _logged(node, log, lost, profile)
+        log.close()
+    return node, known, found
+
+
+def _beyond(node: Node, target: Target, runner: Runner) -> Probes:
+    found: Probes = {}
+    if target.storage_path is not None:
+        found |= probe_storage(node.name, runner, target.storage_path)
+    if node.expect.container_image is not None:
+        found |= probe_container(node, runner, node.expect.container_image)
+    return found
+
+
+def _unasked(node: Node, target: Target, lost: Fact) -> Probes:
+    """Return that nothing more was asked of a host that does not answer."""
+    units = {name: unit for name, (unit, _) in STORAGE_PROBES.items()} if target.storage_path else {}
+    if node.expect.container_image is not None:
+        units |= {name: unit for name, (unit, _) in CONTAINER_PROBES.items()}
+    reason = lost.reason or Reason.UNREACHABLE
+    return {
+        (name, node.name): missing(name, node.name, unit, reason, lost.detail) for name, unit in units.items()
+    }
+
+
+def _logged(node: Node, log: KernelLogSource | RemoteKernelLog, lost: Fact | None, profile: str) -> Probes:
+    now_ns = time.perf_counter_ns()
+    if lost is not None and node.access.kernel_log is None:
+        log.nothing(lost.reason or Reason.UNREACHABLE, lost.detail)
+    else:
+        for _ in range(2):  # a message that was cut by the end of the first look is whole in the second
+            log.poll()
+    return probe_events({node.name: log.book}, {node.name: log.problem}, now_ns, profile)

@@ -1,0 +1,95 @@
+"""Preflight's look at what connects a node: InfiniBand ports and partition, IMEX domain, NVMe drives."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rackgate.nouns.measurement import Measurement, Reason, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rackgate.hosts.facts.fact import Fact
+    from rackgate.nouns.node import Node
+
+__all__ = ["LINK_PROBES", "probe_links"]
+
+Probes = dict[tuple[str, str], Measurement]
+
+LINK_PROBES = {
+    "infiniband_ports_lost": (
+        "ports",
+        "InfiniBand ports that the target declares - those active at the declared rate, else that of most.",
+    ),
+    "partition_ports_outside": (
+        "ports",
+        "Ports that are not full members of the declared InfiniBand partition.",
+    ),
+    "imex_nodes_lost": (
+        "nodes",
+        "Nodes of the declared IMEX domain - those that are ready; 1 at least if the domain is not up.",
+    ),
+    "nvme_drives_lost": ("drives", "NVMe drives that the target declares - those that are live."),
+}
+"""Unit and definition of each comparison of a node's links and drives with what was ordered."""
+
+
+def probe_links(node: Node, facts: Mapping[str, Fact]) -> Probes:
+    """Return what of a node's links and drives is not as the target declares it."""
+    looks = {
+        "infiniband_ports_lost": (facts["infiniband"], _ports, node.expect.infiniband_ports),
+        "partition_ports_outside": (facts["partitions"], _partition, node.expect.partition),
+        "imex_nodes_lost": (facts["imex_domain"], _imex, node.expect.imex_nodes),
+        "nvme_drives_lost": (facts["nvme_drives"], _drives, node.expect.nvme_drives),
+    }
+    found: Probes = {}
+    for name, (fact, look, declared) in looks.items():
+        if declared is None:
+            continue
+        unit = LINK_PROBES[name][0]
+        if fact.value is None:
+            nothing = missing(name, node.name, unit, fact.reason or Reason.ABSENT, fact.detail)
+            found[name, node.name] = nothing
+            continue
+        number, text = look(node, fact.value)
+        found[name, node.name] = Measurement(
+            metric=name,
+            entity=node.name,
+            value=float(number),
+            unit=unit,
+            count=1,
+            detail=text,
+            source="probe",
+        )
+    return found
+
+
+def _ports(node: Node, said: str) -> tuple[int, str]:
+    declared = node.expect.infiniband_ports or 0
+    ports = re.findall(r"(\S+): (\w+) ?(\d*)", said)
+    rates = [int(rate) for _, state, rate in ports if state == "ACTIVE" and rate]
+    usual = Counter(rates).most_common(1)[0][0] if rates else 0
+    asked = node.expect.infiniband_rate or usual
+    good = sum(1 for _, state, rate in ports if state == "ACTIVE" and int(rate or 0) >= asked)
+    return max(0, declared - good), f"{good} of {declared} ports active at {asked} Gbit/s: {said}"
+
+
+def _partition(node: Node, said: str) -> tuple[int, str]:
+    wanted = f"0x{int(node.expect.partition or '0', 16) & 0x7FFF:04x} full"
+    outside = [port for port in said.split("; ") if wanted not in port]
+    return len(outside), f"{wanted} is asked; " + ("; ".join(outside) or "all ports are members")
+
+
+def _imex(node: Node, said: str) -> tuple[int, str]:
+    state, _, rest = said.partition(": ")
+    ready = int(rest.split(" ")[0])
+    lost = max(0, (node.expect.imex_nodes or 0) - ready)
+    text = f"the domain is {state}, {rest}, {node.expect.imex_nodes} declared"
+    return lost or int(state != "UP"), text
+
+
+def _drives(node: Node, said: str) -> tuple[int, str]:
+    declared = node.expect.nvme_drives or 0
+    return max(0, declared - int(said)), f"{said} of {declared} live"

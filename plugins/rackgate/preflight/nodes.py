@@ -1,0 +1,225 @@
+"""Direct looks at cards, hosts and chassis: what a node is before any load."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from rackgate.hosts.facts.demands import demands_of
+from rackgate.hosts.facts.node_differences import compared_facts
+from rackgate.judging.judge import judge
+from rackgate.nouns.measurement import Measurement, Reason, missing, truth
+from rackgate.nouns.slo import Severity
+from rackgate.nouns.verdict import Verdict
+from rackgate.preflight.card_memory import MEMORY_IN_USE
+from rackgate.preflight.cards import CARD_PROBES, probe_readings
+from rackgate.preflight.chassis import firmware_of_nodes, probe_chassis
+from rackgate.preflight.driver import probe_domains, probe_driver
+from rackgate.preflight.host_metrics import probe_hosts, probe_same
+from rackgate.preflight.hosts import NodesLook
+from rackgate.preflight.inventory import probe_holders, probe_listing, probe_pins
+from rackgate.preflight.links import probe_links
+from rackgate.telemetry.reading import REQUIRED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from rackgate.hosts.facts.fact import Fact
+    from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
+    from rackgate.nouns.node import Card, Node
+    from rackgate.nouns.slo import Check
+    from rackgate.nouns.target import Target
+    from rackgate.telemetry.reading import Reading
+    from rackgate.telemetry.source import Source
+
+__all__ = [
+    "compared_nodes",
+    "held_back",
+    "measured_cards",
+    "measured_hosts",
+    "measured_nodes",
+    "memory_before_engines",
+    "probe_cards",
+    "recorded_facts",
+]
+
+Probes = dict[tuple[str, str], Measurement]
+
+_POLLS = 3
+_KEEP_ENGINES_DOWN = ("host_module", "host_driver", "host_cuda", "host_runtime")
+
+
+def probe_cards(target: Target) -> Probes:
+    """Return whether each card is listed by its node's source, gives the required signals, and is sound."""
+    from rackgate.telemetry.assembly import card_source_of, plan_of
+
+    plan, found = plan_of(target), {}
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        looks = pool.map(lambda node: _best_poll(card_source_of(node, plan)), target.nodes)
+        for node, (readings, listed) in zip(target.nodes, looks, strict=True):
+            found.update(measured_cards(node, readings, listed))
+    return found
+
+
+def memory_before_engines(target: Target) -> Probes:
+    """Return what memory of each card is in use before this run starts engines; nothing if it starts none."""
+    if all(engine.runs_already for engine in target.engines):
+        return {}
+    return {key: one for key, one in probe_cards(target).items() if key[0] == MEMORY_IN_USE}
+
+
+def measured_cards(node: Node, readings: Sequence[Reading], listed: tuple[ListedCard, ...] | None) -> Probes:
+    """Return what one look at a node's cards says of each, and of cards that are not declared."""
+    first = next((one for one in readings if one.value is None), None)
+    why = (first.reason or Reason.ABSENT, first.detail) if first else (Reason.ABSENT, "no answer")
+    found = probe_listing(node, listed, why)
+    for card in node.cards:
+        mine = [one for one in readings if one.entity == card.name] or _silent(node, card)
+        found.update(_card_measurements(card.name, mine))
+        found.update(_soundness(card.name, mine))
+    return found
+
+
+def _silent(node: Node, card: Card) -> list[Reading]:
+    """Return, of a card that nothing was said of, that it is absent."""
+    from rackgate.telemetry.reading import Reading
+
+    now_ns, text = time.perf_counter_ns(), f"the source of {node.name} says nothing of this card"
+    return [Reading(now_ns, node.name, card.name, name, None, Reason.ABSENT, text) for name in REQUIRED]
+
+
+def _soundness(card: str, readings: list[Reading]) -> Probes:
+    """Return what the counters of one card say; where the card is silent, each of them says why."""
+    found = probe_readings(readings, [card])
+    if any(one.value is not None for one in readings):
+        return found
+    first = readings[0]
+    for name, (unit, _) in CARD_PROBES.items():
+        nothing = missing(name, card, unit, first.reason or Reason.ABSENT, first.detail)
+        found.setdefault((name, card), nothing)
+    return found
+
+
+def measured_nodes(target: Target, look: NodesLook, own_groups: Collection[int] = ()) -> NodesLook:
+    """Return a look at nodes with what it means, and with what their controllers say now.
+
+    `own_groups` are the process groups of engines that this run started on this machine before the look.
+    """
+    firmware = firmware_of_nodes(target.nodes)
+    probes = probe_chassis(target.nodes) | dict(look.probes)
+    probes |= measured_hosts(target, look.facts, own_groups, firmware)
+    return NodesLook(facts=look.facts, probes=probes, firmware=firmware)
+
+
+def recorded_facts(
+    target: Target,
+    facts: Mapping[str, Mapping[str, Fact]],
+    firmware: Mapping[str, Mapping[str, str]],
+) -> dict[str, dict[str, dict[str, str | None]]]:
+    """Return, by node and fact, `value` or the `reason` and `detail` why there is none, for the records."""
+    return {
+        node: {
+            name: {"value": one.value, "reason": one.reason, "detail": one.detail}
+            for name, one in known.items()
+        }
+        for node, known in compared_nodes(target, facts, firmware).items()
+    }
+
+
+def compared_nodes(
+    target: Target,
+    facts: Mapping[str, Mapping[str, Fact]],
+    firmware: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> dict[str, dict[str, Fact]]:
+    """Return, by node, what should be the same on all of them."""
+    named = {str(one.settings["image"]) for one in target.engines if one.settings.get("image")}
+    for node in target.nodes:
+        named |= {*node.expect.images, *filter(None, [node.expect.container_image])}
+    return {
+        node: compared_facts(known, firmware.get(node, {}), sorted(named)) for node, known in facts.items()
+    }
+
+
+def measured_hosts(
+    target: Target,
+    facts: Mapping[str, Mapping[str, Fact]],
+    own_groups: Collection[int] = (),
+    firmware: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> Probes:
+    """Return what the facts of hosts say, of each by itself and of all compared."""
+    found = probe_hosts(facts, demands_of(target)) | probe_domains(target.nodes, facts)
+    found |= probe_same(facts, compared_nodes(target, facts, firmware))
+    for node in target.nodes:
+        if node.name in facts:
+            known = facts[node.name]
+            found |= probe_pins(node, known, firmware.get(node.name, {})) | probe_driver(node, known)
+            found |= probe_links(node, known)
+            found |= probe_holders(node, known["driver_answer"], own_groups)
+    return found
+
+
+def held_back(checks: Iterable[Check], probes: Probes) -> dict[str, str]:
+    """Return the nodes whose engines need not be started, each with the check that fails there.
+
+    Where module, driver or CUDA fail no engine on a card can start; where the container runtime does, none
+    in a container: such nodes have an entry `NODE container`.
+    """
+    found: dict[str, str] = {}
+    for check in checks:
+        measured = probes.get((check.slo.metric, check.entity))
+        if check.slo.metric not in _KEEP_ENGINES_DOWN or measured is None:
+            continue
+        if check.slo.severity is Severity.BLOCKER and judge(check, measured).verdict is Verdict.FAIL:
+            boxed = " container" if check.slo.metric == "host_runtime" else ""
+            found.setdefault(f"{check.entity}{boxed}", check.id)
+    return found
+
+
+def _best_poll(source: Source) -> tuple[list[Reading], tuple[ListedCard, ...] | None]:
+    """Poll until the source answers, at most three times: one lost scrape is no lost card.
+
+    Returns the readings and every card that the source lists, None if it does not say.
+    """
+    from rackgate.telemetry.sampler import polled
+    from rackgate.telemetry.source import ListsCards
+
+    readings = polled(source)
+    for _ in range(_POLLS - 1):
+        if any(one.value is not None for one in readings):
+            break
+        time.sleep(0.2)
+        readings = polled(source) or readings
+    listed = source.listed() if isinstance(source, ListsCards) else None
+    source.close()
+    return readings, listed
+
+
+def _card_measurements(card: str, readings: list[Reading]) -> Probes:
+    present, coverage = "card_present", "telemetry_coverage"
+    if not any(one.value is not None for one in readings):
+        first = readings[0]
+        reason, detail = first.reason or Reason.ABSENT, first.detail
+        seen = truth(present, card, False, detail)
+        if reason is not Reason.ABSENT:
+            seen = missing(present, card, "bool", reason, detail)
+        return {(present, card): seen, (coverage, card): missing(coverage, card, "ratio", reason, detail)}
+    said = {one.field: one for one in readings}
+    lacking = [name for name in REQUIRED if name not in said or said[name].value is None]
+    share = 1 - len(lacking) / len(REQUIRED)
+    why = {name: f"{said[name].reason} ({said[name].detail})" for name in lacking if name in said}
+    detail = "; ".join(f"{name}: {why.get(name, 'nobody asked for it')}" for name in lacking)
+    covered = Measurement(
+        metric=coverage,
+        entity=card,
+        value=share,
+        unit="ratio",
+        count=len(REQUIRED),
+        detail=detail,
+        source="probe",
+    )
+    return {
+        (present, card): truth(present, card, True, "listed"),
+        (coverage, card): covered,
+    }

@@ -1,0 +1,1 @@
+"""Judge a finished run again from its evidence, without a rack."""

@@ -1,0 +1,171 @@
+"""What one stage of a finished run saw, put together again from records, samples and telemetry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from rackgate.loadgen.engine_counters.prefix_cache import PrefixCounters
+from rackgate.loadgen.engine_counters.server_ttft import histogram_of
+from rackgate.loadgen.remote.clock import MachineClock
+from rackgate.loadgen.results.offered import Counters, OfferedLoad
+from rackgate.loadgen.results.table import SampleTable
+from rackgate.metrics.observation import Observation, Offer
+from rackgate.nouns.decode import noun_of
+from rackgate.nouns.fault import FaultTimeline
+from rackgate.nouns.load import Load
+from rackgate.nouns.measurement import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rackgate.rejudge.finished_run import Finished
+    from rackgate.telemetry.table import TelemetryTable
+
+__all__ = ["Differs", "offered_otherwise", "seen_again"]
+
+_JUDGED_ONLY = ("ttft_bound_ms", "tpot_bound_ms", "e2e_bound_ms")
+"""Fields of a load that say how it is judged, not what is offered."""
+
+_NOT_OFFERED = (*_JUDGED_ONLY, "workers")
+
+_LOOK = ("start_ns", "end_ns", "steady_start_ns", "steady_end_ns", "peak_in_flight", "cpu_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differs:
+    """A load that the run offered otherwise than it is agreed now; `text` names each difference."""
+
+    load: str
+    text: str
+
+
+def offered_otherwise(name: str, offered: Load | None, agreed: Load | None) -> Differs | None:
+    """Return how a load that was offered differs from the one that is agreed now, if it does."""
+    if offered is None or agreed is None:
+        text = f"the run knew no load '{name}'" if offered is None else f"no load '{name}' is agreed"
+        return Differs(load=name, text=text)
+    parts = [
+        f"{field.name} {_shown(getattr(offered, field.name))}, not {_shown(getattr(agreed, field.name))}"
+        for field in fields(Load)
+        if field.name not in _NOT_OFFERED and getattr(offered, field.name) != getattr(agreed, field.name)
+    ]
+    if not parts:
+        return None
+    return Differs(load=name, text=f"the run offered load '{name}' otherwise: {'; '.join(parts)}")
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else f"{value}"[:60]
+
+
+def seen_again(
+    finished: Finished,
+    stage: str,
+    *,
+    loads: Mapping[str, Load],
+    excluded: frozenset[str],
+    lag_limit_ms: float,
+    profile: str,
+) -> Observation:
+    """Return what a stage saw; `loads` and `profile` are the ones agreed now."""
+    offers = _offers(finished, stage, loads)
+    looks = [look for offer in offers for look in offer.looks if look.end_ns]
+    interval_s, seen_ns = _sampled(finished, stage)
+    telemetry = None
+    if looks:
+        start, end = min(look.start_ns for look in looks), max(look.end_ns for look in looks)
+        telemetry = _telemetry(finished, start, end, interval_s, seen_ns)
+    return Observation(
+        stage=stage,
+        target=finished.target,
+        offers=offers,
+        telemetry=telemetry,
+        faults=_faults(finished, stage),
+        excluded=excluded,
+        lag_limit_ms=lag_limit_ms,
+        sample_gap_s=max(1.5, 4 * interval_s),
+        profile=profile,
+    )
+
+
+def _offers(finished: Finished, stage: str, loads: Mapping[str, Load]) -> tuple[Offer, ...]:
+    """Return the offers in their order; each begins with a look 0."""
+    offers: list[Offer] = []
+    for record in finished.of("load"):
+        if record["stage"] != stage:
+            continue
+        look = _look(finished, record, loads)
+        if record["look"] == 0 or not offers:
+            offers.append(Offer(load=record["load"], label=record["label"], looks=(look,)))
+        else:
+            offers[-1] = replace(offers[-1], looks=(*offers[-1].looks, look))
+    return tuple(offers)
+
+
+def _look(finished: Finished, record: Mapping[str, Any], loads: Mapping[str, Load]) -> OfferedLoad:
+    load = finished.loads[record["load"]]
+    agreed = loads.get(load.name, load)
+    load = replace(load, **{name: getattr(agreed, name) for name in _JUDGED_ONLY})
+    reason = Reason(record["reason"]) if record["reason"] else None
+    detail, samples = str(record["detail"] or ""), None
+    path = finished.folder / "evidence" / record["samples"] if record["samples"] else None
+    if path is not None:
+        try:
+            samples = SampleTable.read(path)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason, detail = reason or Reason.DIED, f"{record['samples']} cannot be read: {error}"
+    elif reason is None:
+        reason, detail = Reason.DIED, "the load left no file of samples"
+    return OfferedLoad(
+        load=load,
+        label=record["label"],
+        engines=tuple(record["engines"]),
+        **{name: record[name] for name in _LOOK},
+        counters=noun_of(Counters, record["counters"]),
+        samples=samples,
+        samples_path=path,
+        loop_lag_p99_ms=record["loop_lag_p99_ms"],
+        clocks=tuple(noun_of(MachineClock, clock) for clock in record.get("clocks") or ()),
+        prefix={
+            engine: noun_of(PrefixCounters, counted)
+            for engine, counted in (record.get("prefix_cache") or {}).items()
+        },
+        server_ttft={
+            engine: histogram_of(counted) for engine, counted in (record.get("server_ttft") or {}).items()
+        },
+        reason=reason,
+        detail=detail,
+    )
+
+
+def _sampled(finished: Finished, stage: str) -> tuple[float, int | None]:
+    """Return the seconds between two samples of a signal and until when the stage had seen them."""
+    said = [
+        record
+        for record in finished.of("event")
+        if record.get("event") == "observed" and record.get("stage") == stage
+    ]
+    return (float(said[-1]["sample_interval_s"]), said[-1].get("telemetry_seen_ns")) if said else (1.0, None)
+
+
+def _telemetry(
+    finished: Finished, start: int, end: int, interval_s: float, seen_ns: int | None
+) -> TelemetryTable | None:
+    import pyarrow as pa
+
+    from rackgate.rejudge.telemetry import telemetry_window
+
+    folder = finished.folder / "evidence" / "telemetry.parquet"
+    try:
+        return telemetry_window(folder, start, end, interval_s, seen_ns)
+    except (OSError, pa.ArrowException, ValueError):
+        return None  # what rests on it is UNKNOWN: no telemetry in this run
+
+
+def _faults(finished: Finished, stage: str) -> tuple[FaultTimeline, ...]:
+    return tuple(
+        noun_of(FaultTimeline, record["timeline"])
+        for record in finished.of("event")
+        if record.get("event") == "fault_timeline" and record.get("stage") == stage
+    )

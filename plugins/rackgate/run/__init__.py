@@ -1,0 +1,1 @@
+"""A run in progress: its folder, its records, its verdicts."""

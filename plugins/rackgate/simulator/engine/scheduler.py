@@ -1,0 +1,182 @@
+"""Continuous batching: one loop of steps with absolute deadlines, as an inference engine has.
+
+A step decodes one token for every running sequence and carries a chunk of prefill, first come first
+served. It lasts `step_base_ms + step_per_sequence_ms * batch`, or as long as its prefill needs when
+nothing decodes. Times stretch by the card's slowdowns and its clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from rackgate.simulator.node.state import Slot
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from rackgate.simulator.knobs import CardKnobs
+    from rackgate.simulator.node.state import CardState
+
+__all__ = ["Scheduler", "Work"]
+
+_PREFILL_CHUNK_TOKENS = 256
+_FULL_BATCH = 8
+_LEAST_INTENSITY = 0.55
+_LATE_S = 0.25  # beyond this a missed deadline is a stopped process, not a late timer
+
+
+class Work(Protocol):
+    """A sequence that the scheduler advances."""
+
+    prompt_tokens: int
+    max_tokens: int
+    prefill_left: float
+
+    def produce(self) -> bool:
+        """Emit one token; return True after the last."""
+
+
+class Scheduler:
+    """The steps of one engine. `siblings` are the other cards of the node, `others` all other cards."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        knobs: CardKnobs,
+        state: CardState,
+        *,
+        siblings: Sequence[CardState] = (),
+        others: Sequence[CardState] = (),
+    ) -> None:
+        self._loop = loop
+        self._knobs = knobs
+        self._state = state
+        self._siblings = siblings
+        self._others = others
+        self._waiting: deque[Work] = deque()
+        self._prefilling: deque[Work] = deque()
+        self._decoding: list[Work] = []
+        self._deadline = 0.0
+        self._busy_since = 0.0
+        self._stepping = False
+        self.kv_tokens = 0
+
+    @property
+    def running(self) -> int:
+        """Sequences that hold a place in the batch."""
+        return len(self._prefilling) + len(self._decoding)
+
+    @property
+    def waiting(self) -> int:
+        """Sequences that wait for a place."""
+        return len(self._waiting)
+
+    def submit(self, work: Work) -> None:
+        """Take a sequence in; starts the steps if the engine was idle."""
+        self._waiting.append(work)
+        if not self._stepping:
+            now = self._loop.time()
+            if now - self._deadline > 1.0:
+                self._busy_since = now
+            self._stepping = True
+            self._begin(now)
+        else:
+            self._state[Slot.WAITING] = len(self._waiting)
+
+    def cancel(self, work: Work) -> None:
+        """Forget a sequence whose client has gone."""
+        if work in self._waiting:
+            self._waiting.remove(work)
+        elif work in self._prefilling:
+            self._prefilling.remove(work)
+            self._release(work)
+        elif work in self._decoding:
+            self._decoding.remove(work)
+            self._release(work)
+
+    def _admit(self) -> None:
+        knobs = self._knobs
+        while self._waiting and self.running < knobs.max_num_seqs:
+            need = self._waiting[0].prompt_tokens + self._waiting[0].max_tokens
+            if self.running and self.kv_tokens + need > knobs.kv_capacity_tokens:
+                return
+            work = self._waiting.popleft()
+            self.kv_tokens += need
+            self._prefilling.append(work)
+
+    def _release(self, work: Work) -> None:
+        self.kv_tokens -= work.prompt_tokens + work.max_tokens
+
+    @property
+    def another_is_down(self) -> bool:
+        """True while some other engine of the rack does not serve."""
+        return any(card[Slot.SERVING] == 0 for card in self._others)
+
+    def _stretch(self, start: float) -> float:
+        knobs = self._knobs
+        stretch = 1.0 / (self._state[Slot.CLOCK_FACTOR] or 1.0)
+        if knobs.fade_per_s:
+            stretch *= 1.0 + knobs.fade_per_s * (start - self._busy_since)
+        if knobs.sibling_slowdown != 1.0 and any(card[Slot.RUNNING] > 0 for card in self._siblings):
+            stretch *= knobs.sibling_slowdown
+        if knobs.survivor_slowdown != 1.0 and self.another_is_down:
+            stretch *= knobs.survivor_slowdown
+        return stretch
+
+    def _begin(self, start: float) -> None:
+        self._admit()
+        knobs, batch, stretch = self._knobs, len(self._decoding), self._stretch(start)
+        rate = knobs.prefill_tokens_per_s / (knobs.prefill_slowdown * stretch)
+        if batch:
+            step_ms = (knobs.step_base_ms + knobs.step_per_sequence_ms * batch) * knobs.decode_slowdown
+            step_s = step_ms * stretch / 1e3
+            budget = rate * step_s
+        else:
+            budget = min(_PREFILL_CHUNK_TOKENS, sum(work.prefill_left for work in self._prefilling))
+            step_s = budget / rate
+        self._deadline = start + step_s
+        busy = self.running
+        self._publish()
+        self._loop.call_at(self._deadline, self._end, step_s, budget, busy)
+
+    def _end(self, step_s: float, budget: float, busy: int) -> None:
+        state = self._state
+        intensity = _LEAST_INTENSITY + (1 - _LEAST_INTENSITY) * min(1.0, busy / _FULL_BATCH)
+        state[Slot.BUSY_S] += step_s
+        state[Slot.WORK_S] += step_s * intensity
+        going = []
+        for work in self._decoding:
+            if work.produce():
+                self._release(work)
+            else:
+                going.append(work)
+        self._decoding = going
+        self._prefill(budget)
+        if self._decoding or self._prefilling or self._waiting:
+            now = self._loop.time()
+            self._begin(self._deadline if now - self._deadline < _LATE_S else now)
+        else:
+            self._stepping = False
+            self._publish()
+
+    def _prefill(self, budget: float) -> None:
+        while self._prefilling and budget > 0:
+            work = self._prefilling[0]
+            done = min(work.prefill_left, budget)
+            work.prefill_left -= done
+            budget -= done
+            if work.prefill_left > 1e-9:
+                return
+            self._prefilling.popleft()
+            if work.produce():
+                self._release(work)
+            else:
+                self._decoding.append(work)
+
+    def _publish(self) -> None:
+        state = self._state
+        state[Slot.RUNNING] = self.running
+        state[Slot.WAITING] = len(self._waiting)
+        state[Slot.KV_TOKENS] = self.kv_tokens

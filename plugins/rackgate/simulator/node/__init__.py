@@ -1,0 +1,1 @@
+"""A simulated node: its cards, exporter and controller."""

@@ -1,0 +1,1 @@
+"""Sources of card signals: NVML, exporters, Prometheus, nvidia-smi."""

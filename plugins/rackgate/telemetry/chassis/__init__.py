@@ -1,0 +1,1 @@
+"""Chassis signals over Redfish."""

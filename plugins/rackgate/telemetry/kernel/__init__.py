@@ -1,0 +1,1 @@
+"""Kernel log: sources, parsing, XIDs and events."""
