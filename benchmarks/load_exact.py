@@ -23,7 +23,6 @@ from rackgate.nouns.load import Limits, Load
 if TYPE_CHECKING:
     from rackgate.loadgen import InstrumentError
 
-__all__ = ["GOAL_ERROR_MS", "GOAL_STARTUP_S", "exactness", "startup_s"]
 
 GOAL_ERROR_MS = {100: 0.3, 1000: 1.0}
 GOAL_STARTUP_S = 1.0

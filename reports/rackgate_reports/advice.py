@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from rackgate_reports.evidence import RunEvidence
     from rackgate_reports.story import Trouble
 
-__all__ = ["next_step", "repeat_command"]
-
 
 def next_step(run: RunEvidence, trouble: Trouble) -> tuple[tuple[str, ...], str]:
     """Return what to do about a trouble, in sentences, and the command that tests only it again."""

@@ -9,7 +9,6 @@ from rackgate_reports.checks import STATUSES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SPRITE", "badge", "counts_bar", "counts_text", "icon"]
 
 SPRITE = (
     '<svg class="sprite" width="0" height="0" aria-hidden="true"><defs>'

@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 
     from rackgate_reports.scales import Scale
 
-__all__ = [
-    "BINS",
-    "LEFT",
-    "RIGHT",
-    "STEP",
-    "WIDTH",
-    "Canvas",
-    "begin_panel",
-    "draw_y_axis",
-    "reach_of",
-    "remember",
-    "say_missing",
-]
 
 WIDTH, LEFT, RIGHT = 1040, 74, 1022
 """Width of the page, left and right edge of the plots."""

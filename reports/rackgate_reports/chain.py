@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rackgate_reports.checks import CheckRow
     from rackgate_reports.story import Trouble
 
-__all__ = ["LAYERS", "Link", "beside_of", "chain_block", "first_step", "links_of"]
 
 LAYERS = tuple(str(layer) for layer in Layer)
 """The layers of a rack, the outermost first."""

@@ -11,7 +11,6 @@ from rackgate_reports.formatting import escape
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["COLOURS", "empty_chart", "label", "polyline", "rect", "rule", "swatch"]
 
 COLOURS = 8
 """How many series are told apart by colour and dash; more become a band."""

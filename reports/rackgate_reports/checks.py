@@ -12,7 +12,6 @@ from rackgate_reports.evidence import RunEvidence, number_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["STATUSES", "CheckRow", "check_rows"]
 
 STATUSES = {
     "gated": "gated",

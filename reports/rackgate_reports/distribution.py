@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from rackgate_reports.checks import CheckRow
 
-__all__ = ["distribution_panel"]
 
 _WIDTH, _HEIGHT = 520, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 14, 16, 34

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from rackgate_reports.evidence import RunEvidence
 
-__all__ = ["COLUMNS", "EconomyRow", "currency_of", "economy_of", "economy_table", "said_of"]
 
 COLUMNS = (
     ("energy_per_output_token_j", "Energy per token, cards"),

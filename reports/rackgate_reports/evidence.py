@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["RunEvidence", "Unreadable", "load_run", "number_of", "with_judgement"]
 
 _BATCH_ROWS = 1_000_000
 _JUDGED = ("plan", "verdict", "gate", "end")

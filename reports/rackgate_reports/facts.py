@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from rackgate_reports.evidence import RunEvidence
 
-__all__ = ["facts_section"]
 
 _MOST_CARDS = 600
 _MOST_LOADS = 200

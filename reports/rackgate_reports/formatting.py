@@ -9,20 +9,6 @@ from typing import Any
 from rackgate.evidence.redaction import printable
 from rackgate_reports.titles import title_of
 
-__all__ = [
-    "amount",
-    "as_shown",
-    "clip",
-    "count",
-    "duration",
-    "escape",
-    "limit",
-    "margin",
-    "metric_name",
-    "plural",
-    "stage_name",
-]
-
 _SPACE = "\N{NO-BREAK SPACE}"
 _MINUS = "\N{MINUS SIGN}"
 _NONE = "\N{EN DASH}"

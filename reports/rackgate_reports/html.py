@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from rackgate_reports.evidence import RunEvidence
 
-__all__ = ["render_html"]
 
 _MOST_PANELS = 24
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from rackgate_reports.evidence import RunEvidence
 
-__all__ = ["render_junit"]
-
 
 def render_junit(run: RunEvidence) -> str:
     """Return the document; a FAIL or an UNKNOWN is a failure whose message begins with the word."""

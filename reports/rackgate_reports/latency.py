@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Latencies", "joined", "percentile", "read_latencies"]
 
 _COLUMNS = ("engine", "outcome", "warmup", "scheduled_ns", "sent_ns", "first_token_ns", "served_by")
 

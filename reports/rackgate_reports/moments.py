@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rackgate_reports.evidence import RunEvidence
 
-__all__ = ["Window", "fault_windows", "stage_windows", "time_range_ns"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:

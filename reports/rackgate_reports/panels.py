@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["latency_panel", "legend", "telemetry_panel", "throttle_panel"]
 
 SCATTER = 3000
 _ROW = 12

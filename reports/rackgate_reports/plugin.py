@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from rackgate_reports.evidence import RunEvidence
 
-__all__ = ["pytest_rack_reports", "pytest_rack_views", "render_html", "render_summary"]
-
 
 def render_html(run: RunEvidence) -> str:
     """Return the run as one HTML document that needs nothing beside it."""

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rackgate_reports.evidence import RunEvidence
     from rackgate_reports.story import Trouble
 
-__all__ = ["asked_lines"]
 
 _PREFIX = "probe."
 _MOST = 6

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["MANIFEST", "write_views"]
 
 MANIFEST = "manifest.json"
 """The file that names the others."""

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from rackgate_reports.evidence import RunEvidence
 
-__all__ = ["same_table"]
 
 _MOST_NODES = 12
 _LONG = 120

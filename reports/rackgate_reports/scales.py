@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Scale", "clock_ticks", "linear", "logarithmic", "nines"]
 
 _TIME_STEPS_S = (
     1,

@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
     from rackgate_reports.checks import CheckRow
 
-__all__ = [
-    "glossary_section",
-    "hero",
-    "quarantine_section",
-    "stages_section",
-]
-
 
 def hero(run: RunEvidence, headline: Headline, rows: Sequence[CheckRow]) -> str:
     """Return what must be read first: grade, verdict, scope, warnings, counts."""

@@ -15,20 +15,6 @@ if TYPE_CHECKING:
 
     from rackgate_reports.checks import CheckRow
 
-__all__ = [
-    "FIVE_NUMBERS",
-    "GRADES",
-    "Headline",
-    "NumbersRow",
-    "StageSummary",
-    "Trouble",
-    "counts_of",
-    "endurance_of",
-    "headline_of",
-    "numbers_of",
-    "stages_of",
-    "troubles_of",
-]
 
 GRADES = {
     "simulated": (

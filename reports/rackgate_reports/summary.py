@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from rackgate_reports.evidence import RunEvidence
     from rackgate_reports.story import Headline, NumbersRow, StageSummary, Trouble
 
-__all__ = ["LIMIT_BYTES", "render_summary"]
 
 LIMIT_BYTES = 60_000
 """The most bytes of a summary."""

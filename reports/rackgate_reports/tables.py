@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rackgate_reports.checks import CheckRow
     from rackgate_reports.story import NumbersRow
 
-__all__ = ["MOST_ROWS", "checks_table", "definition_id", "five_numbers_table"]
 
 MOST_ROWS = 5000
 """How many checks the table holds; the worst are kept."""

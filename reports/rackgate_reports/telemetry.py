@@ -12,7 +12,6 @@ from rackgate_reports.evidence import RunEvidence, Unreadable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FIELDS", "THROTTLE_BITS", "Folded", "Telemetry", "read_telemetry"]
 
 FIELDS = ("temperature_c", "power_w", "clock_event_reasons")
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from rackgate_reports.latency import Latencies
     from rackgate_reports.moments import Window
 
-__all__ = ["timeline_figure"]
-
 
 def timeline_figure(
     run: RunEvidence, loads: Sequence[Latencies], colours: Mapping[str, int], suspects: Sequence[str]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["TITLES", "title_of"]
-
 TITLES = {
     # Requests.
     "ttft_ms": "TTFT",

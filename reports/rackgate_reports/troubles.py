@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rackgate_reports.evidence import RunEvidence
     from rackgate_reports.story import Headline, Trouble
 
-__all__ = ["troubles_section"]
 
 _MOST_TROUBLES = 40
 _MOST_ENTITIES = 12

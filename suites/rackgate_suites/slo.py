@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from rackgate.run.run import Run
     from rackgate_fixtures.check import JudgeCheck
 
-__all__ = ["test_slo"]
-
 
 def test_slo(rack_slo: Check, observation: Observation, rack_run: Run, rack_check: JudgeCheck) -> None:
     """Judge one check; the stage's own `observation` fixture has measured."""

@@ -6,7 +6,8 @@ import pytest
 from rackgate.checks.plan import plan_checks
 from rackgate.cli import main
 from rackgate.config.acceptance_file import load_acceptance
-from rackgate.engines.launchers import load_checked_target
+from rackgate.config.target_file import load_target
+from rackgate.engines.launchers import settings_checkers
 from rackgate.engines.launchers.members import parts_of
 from rackgate.metrics.registry import Registry
 from rackgate.metrics.shipped import register_metrics
@@ -34,14 +35,14 @@ def test_there_is_an_example_for_each_kind_of_rack():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_a_valid_target(path):
-    target = load_checked_target(path)
+    target = load_target(path, settings_checkers())
     assert target.engines
     assert {card for spec in target.engines for card in spec.cards} <= {card.name for card in target.cards}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_a_target_is_read_again_from_what_the_first_record_says_of_it(path):
-    target = load_checked_target(path)
+    target = load_target(path, settings_checkers())
     assert target == noun_of(Target, json.loads(json.dumps(target_entry(target))))
 
 
@@ -54,7 +55,7 @@ def test_an_example_says_what_it_is_for_and_holds_no_key(path):
 
 
 def test_the_members_of_an_engine_are_declared_with_roles_and_cards():
-    (split,) = load_checked_target(Path("examples/prefill-decode.toml").absolute()).engines
+    (split,) = load_target(Path("examples/prefill-decode.toml").absolute(), settings_checkers()).engines
     assert [(part.short, part.role, part.front, len(part.spec.cards)) for part in parts_of(split)] == [
         ("prefill", "prefill", False, 4),
         ("decode", "decode", False, 4),
@@ -135,7 +136,7 @@ def test_nothing_left_behind_is_told(tmp_path, capsys, monkeypatch):
 
 
 def test_the_example_in_containers_is_judged_in_every_stage_but_the_one_over_nodes():
-    target = load_checked_target(Path("examples/docker-two-engines.toml").absolute())
+    target = load_target(Path("examples/docker-two-engines.toml").absolute(), settings_checkers())
     registry = Registry()
     register_metrics(registry.add_metric)
     acceptance = load_acceptance(None, "smoke", metrics=registry.metrics, target=target)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rackgate.checks.plan import plan_checks
-from rackgate.config.acceptance_file import PROFILES
+from rackgate.config.acceptance_tables import PROFILES
 from rackgate.config.problems import ConfigError
 from rackgate.simulator.settings import RackSettings, simulated_target
 

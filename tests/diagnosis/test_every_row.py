@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.config.acceptance_file import PROFILES, load_acceptance
+from rackgate.config.acceptance_file import load_acceptance
+from rackgate.config.acceptance_tables import PROFILES
 from rackgate.diagnosis import chain_of
 from rackgate.judging.judge import judge
 from rackgate.judging.message import hint_of, verdict_message

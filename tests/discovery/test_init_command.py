@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from rackgate.cli import main
-from rackgate.engines.launchers import load_checked_target
+from rackgate.config.target_file import load_target
+from rackgate.engines.launchers import settings_checkers
 from rackgate.simulator import RackSettings, start_rack
 
 
@@ -20,7 +21,7 @@ def test_a_first_file_names_the_cards_engines_and_exporter_that_are_here(here, m
         monkeypatch.setenv(name, value)
     with start_rack(RackSettings(nodes=1, cards=1)) as rack:
         assert 0 == main(["init", "--out", "found.toml"])
-    target = load_checked_target(here / "found.toml")
+    target = load_target(here / "found.toml", settings_checkers())
     assert ["NVIDIA H200", "NVIDIA H200"] == [card.sku for card in target.cards]
     assert rack.engines[0].url in {spec.url for spec in target.engines}
     assert "nvml" == target.nodes[0].access.cards
@@ -34,7 +35,7 @@ def test_a_machine_without_a_card_gets_a_file_that_says_so(folder, capsys):
     assert 0 == main(["init", "--host-root", str(folder)])
     text = Path("rack.toml").read_text(encoding="utf-8")
     assert "library_not_found" in text
-    target = load_checked_target(Path("rack.toml"))
+    target = load_target(Path("rack.toml"), settings_checkers())
     assert ((), ()) == (target.cards, target.engines)
     assert "cards      none found; to look at, in this order:" in capsys.readouterr().out
 

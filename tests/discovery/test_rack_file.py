@@ -1,5 +1,4 @@
 import tomllib
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,7 @@ from rackgate.discovery.assignment import assigned_cards
 from rackgate.discovery.local import local_target
 from rackgate.discovery.machine import Box, FoundCard, FoundCards, Machine, Service, Step
 from rackgate.discovery.rack_file import rack_text
-from rackgate.engines.launchers import LAUNCHERS, check_settings
+from rackgate.engines.launchers import settings_checkers
 
 TEXT = st.text(max_size=20)
 CARDS = st.lists(st.tuples(TEXT, TEXT, TEXT, TEXT), max_size=4).map(
@@ -62,7 +61,7 @@ MACHINES = st.builds(
 
 
 def read(machine):
-    launchers = {name: partial(check_settings, name) for name in LAUNCHERS}
+    launchers = settings_checkers()
     return parse_target(tomllib.loads(rack_text(machine)), "rack.toml", launchers)
 
 
@@ -136,7 +135,7 @@ def test_the_driver_is_judged_only_where_a_card_may_be_there(on_bus):
 def test_what_the_machine_has_is_offered_as_what_it_is_held_to_and_not_agreed_by_itself():
     held = machine(versions={"driver": "580.82.07"})
     agreed = rack_text(held).replace("# [node.expect]", "[node.expect]").replace("# driver =", "driver =")
-    launchers = {name: partial(check_settings, name) for name in LAUNCHERS}
+    launchers = settings_checkers()
     (node,) = parse_target(tomllib.loads(agreed), "rack.toml", launchers).nodes
     assert ({}, {"driver": "580.82.07"}) == (read(held).nodes[0].expect.pins, node.expect.pins)
 

@@ -134,7 +134,7 @@ def test_the_rows_of_the_readme_lie_over_the_shipped_ones(tmp_path):
 
 
 def test_the_readme_names_every_launcher_grade_and_profile():
-    from rackgate.config.acceptance_file import PROFILES
+    from rackgate.config.acceptance_tables import PROFILES
     from rackgate.engines.launchers import register_launchers
     from rackgate.nouns.target import GRADES
     from rackgate_reports.story import GRADES as SHOWN

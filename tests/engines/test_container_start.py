@@ -8,7 +8,7 @@ from started_container import KEY, environment_of, failure
 
 from rackgate.cli import main
 from rackgate.engines.launchers.containers.launcher import container
-from rackgate.engines.leftovers import leftovers
+from rackgate.engines.leftovers import launch_records, leftovers
 from rackgate.engines.probe import probe_engine
 from rackgate.nouns.engine import Killable
 
@@ -196,7 +196,7 @@ def test_a_member_that_dies_while_we_wait_ends_the_wait_with_its_name(launch, co
 
 
 def test_networks_and_volumes_of_dead_runs_are_named_and_removed(docker_client, capsys):
-    dead = {**leftovers.owner_labels("dead-run", "e", "t"), "rackgate.boot": "another"}
+    dead = {**launch_records.owner_labels("dead-run", "e", "t"), "rackgate.boot": "another"}
     docker_client.networks.create("rackgate-test-left", labels=dead)
     docker_client.volumes.create("rackgate-test-left", labels=dead)
     found = [left for left in leftovers.find_leftovers() if left.run_id == "dead-run"]

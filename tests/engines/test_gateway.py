@@ -82,6 +82,8 @@ def test_users_come_in_nowhere(rack_engines, rack_run):
 STARTS = [sys.executable, str(SERVER), "--port", "{port}"]
 ENDS = [sys.executable, "-c", "raise SystemExit(3)"]
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "docker-two-engines.toml"
+
 
 @pytest.fixture(scope="module", autouse=True)
 def haproxy():
@@ -206,11 +208,12 @@ def test_a_killed_container_is_routed_around_and_comes_back_into_rotation(
     docker_image, container_spec, tmp_path, until
 ):
     """Through the real gateway of the example, without the ladder around it."""
+    from rackgate.config.target_file import load_target
     from rackgate.engines.gateway import gateway_spec
     from rackgate.engines.gateway_backends import with_backends
-    from rackgate.engines.launchers import load_checked_target
+    from rackgate.engines.launchers import settings_checkers
 
-    example = load_checked_target(Path(__file__).parents[2] / "examples" / "docker-two-engines.toml")
+    example = load_target(EXAMPLE, settings_checkers())
     logs = {"run_id": "r", "log_dir": str(tmp_path)}
 
     def answered():

@@ -19,7 +19,7 @@ from rackgate.engines.launchers.pods.manifests import (
     service_of,
 )
 from rackgate.engines.launchers.remote import remote
-from rackgate.engines.leftovers.leftovers import owner_labels
+from rackgate.engines.leftovers.launch_records import owner_labels
 from rackgate.engines.probe import probe_engine
 from rackgate.nouns.engine import Killable, LaunchFailed
 from rackgate.nouns.target import EngineSpec, Member

@@ -13,7 +13,7 @@ import pytest
 from rackgate.engines.launchers.filling import filled_in
 from rackgate.engines.launchers.processes.launcher import process
 from rackgate.engines.launchers.processes.ports import free_port, port_taken
-from rackgate.engines.leftovers import leftovers
+from rackgate.engines.leftovers import launch_records, leftovers
 from rackgate.engines.probe import probe_engine
 from rackgate.nouns.engine import CardRemovable, Killable, LaunchFailed, Partitionable, Pausable
 
@@ -256,21 +256,21 @@ def _launch_record(pid, **changes):
         "engine": "e",
         "run_id": "r",
         "pid": pid,
-        "pid_start": leftovers.process_start(pid),
+        "pid_start": launch_records.process_start(pid),
         "keeper": 1,
         "keeper_start": 1,
         "owner": 1,
         "owner_start": 1,
-        "boot": leftovers.boot_id(),
+        "boot": launch_records.boot_id(),
         "command": "sleep",
     }
-    return leftovers.Launch(**{**facts, **changes})
+    return launch_records.Launch(**{**facts, **changes})
 
 
 @pytest.mark.parametrize("changes", [{"pid_start": 1}, {"boot": "another"}])
 def test_a_recycled_pid_is_never_killed(own_state_folder, launch, process_spec, changes):
     with launch(process_spec()) as innocent:
-        path = leftovers.remember(_launch_record(innocent.handle.pid, **changes))
+        path = launch_records.remember(_launch_record(innocent.handle.pid, **changes))
         assert leftovers.find_leftovers() == []
         assert not path.exists()
         assert innocent.handle.alive()
@@ -278,14 +278,14 @@ def test_a_recycled_pid_is_never_killed(own_state_folder, launch, process_spec, 
 
 def test_a_launch_whose_owner_lives_is_no_leftover(launch, process_spec, own_state_folder):
     with launch(process_spec()) as engine:
-        own = {"owner": os.getpid(), "owner_start": leftovers.process_start(os.getpid())}
-        leftovers.remember(_launch_record(engine.handle.pid, **own))
+        own = {"owner": os.getpid(), "owner_start": launch_records.process_start(os.getpid())}
+        launch_records.remember(_launch_record(engine.handle.pid, **own))
         assert leftovers.find_leftovers() == []
         assert engine.handle.alive()
 
 
 def test_a_torn_file_in_the_state_folder_is_no_obstacle(own_state_folder):
-    leftovers.state_folder()
+    launch_records.state_folder()
     (own_state_folder / "torn.json").write_text('{"pid": ')
     assert leftovers.find_leftovers() == []
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from rackgate.config.target_file import load_target
-from rackgate.engines.launchers import LAUNCHERS, check_settings
+from rackgate.engines.launchers import settings_checkers
 from rackgate.engines.launchers.processes.launcher import process
 
 pytestmark = pytest.mark.real_engine
@@ -43,7 +43,7 @@ def vllm_folder(tmp_path_factory):
 
 
 def test_real_vllm_comes_up_generates_and_leaves_nothing(vllm_folder, tmp_path, monkeypatch, gone):
-    checkers = {name: lambda settings, name=name: check_settings(name, settings) for name in LAUNCHERS}
+    checkers = settings_checkers()
     (spec,) = load_target(ROOT / "examples" / "vllm-cpu.toml", checkers).engines
     monkeypatch.chdir(vllm_folder)
     with process(spec, run_id="run-1", log_dir=str(tmp_path)) as engine:

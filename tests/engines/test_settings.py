@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from rackgate.config.target_file import load_target
-from rackgate.engines.launchers import LAUNCHERS, check_settings
+from rackgate.engines.launchers import settings_checkers
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-CHECKERS = {name: lambda settings, name=name: check_settings(name, settings) for name in LAUNCHERS}
+CHECKERS = settings_checkers()
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
@@ -15,13 +15,13 @@ def test_every_example_is_a_valid_target(example):
 
 
 def test_good_settings_have_no_problems():
-    assert check_settings("process", {"command": ["serve"], "env": {"A": "1"}, "ready_timeout_s": 5}) == []
-    assert check_settings("container", {"image": "a:b", "shm_size": "1g", "device_ids": []}) == []
-    assert check_settings("remote", {}) == []
+    assert CHECKERS["process"]({"command": ["serve"], "env": {"A": "1"}, "ready_timeout_s": 5}) == []
+    assert CHECKERS["container"]({"image": "a:b", "shm_size": "1g", "device_ids": []}) == []
+    assert CHECKERS["remote"]({}) == []
 
 
 def test_all_problems_of_a_table_are_told_at_once_with_the_nearest_key():
-    problems = check_settings("process", {"comand": ["serve"], "port": 70000, "env": {"A": 1}})
+    problems = CHECKERS["process"]({"comand": ["serve"], "port": 70000, "env": {"A": 1}})
     assert problems == [
         "unknown key 'comand'; did you mean 'command'?",
         "'port' must be a port number from 1 to 65535, not 70000",
@@ -45,11 +45,11 @@ def test_all_problems_of_a_table_are_told_at_once_with_the_nearest_key():
     ],
 )
 def test_a_container_table_with_one_fault_has_one_problem(settings, problem):
-    assert check_settings("container", settings) == [problem]
+    assert CHECKERS["container"](settings) == [problem]
 
 
 def test_an_unknown_key_far_from_any_lists_the_valid_ones():
-    assert check_settings("remote", {"zzz": 1}) == [
+    assert CHECKERS["remote"]({"zzz": 1}) == [
         "unknown key 'zzz'; valid: context, engine, kubeconfig, namespace, pods, ready_timeout_s"
     ]
 

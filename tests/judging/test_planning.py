@@ -4,8 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rackgate.checks.plan import CONDITIONS, _facts, entities_of, members_of, plan_checks
+from rackgate.checks.plan import CONDITIONS, _facts, plan_checks
 from rackgate.checks.selection import select, unknown_entities
+from rackgate.nouns.entities import entities_of, members_of
 from rackgate.nouns.slo import STAGES, Op, Scope, Slo
 
 

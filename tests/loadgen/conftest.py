@@ -16,9 +16,10 @@ import uvloop
 
 from rackgate.loadgen.instrument.reference import reference_server
 from rackgate.loadgen.instrument.reference_server import Script
-from rackgate.loadgen.requests.plan import Endpoint, Plan
+from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.worker.offer import Offering
 from rackgate.loadgen.worker.spool import sample_of_line
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Limits, Load
 from rackgate.nouns.route import Route
 

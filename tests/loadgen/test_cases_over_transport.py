@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from rackgate.engines.protocols.protocol import protocol_named
 from rackgate.loadgen.http.connection import Connection
 from rackgate.loadgen.http.memory_limit import Room
-from rackgate.loadgen.requests.plan import Endpoint
 from rackgate.loadgen.worker.attempt import Attempt, Terms
 from rackgate.loadgen.worker.spool import row_lines, sample_of_line
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Limits
 from rackgate.nouns.sample import Outcome
 

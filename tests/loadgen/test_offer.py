@@ -20,9 +20,10 @@ from rackgate.engines.protocols.protocol import Ending
 from rackgate.loadgen.http.head import Head
 from rackgate.loadgen.http.transport import Finish
 from rackgate.loadgen.requests.arrivals import schedule_ns
-from rackgate.loadgen.requests.plan import Endpoint, Plan
+from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.worker.offer import Offering
 from rackgate.loadgen.worker.spool import sample_of_line
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Limits, Load, Origin
 from rackgate.nouns.sample import Outcome
 

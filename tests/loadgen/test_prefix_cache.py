@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rackgate.engines.metrics_page import MetricsPage
 from rackgate.loadgen.engine_counters.prefix_cache import (
-    MetricsPage,
     PrefixCounters,
     counters_meanwhile,
     counters_of,

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from rackgate.config.acceptance_tables import LoadTable
 from rackgate.loadgen.requests.arrivals import schedule_ns
-from rackgate.loadgen.requests.plan import Endpoint, Plan
+from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.requests.trace import trace_of
 from rackgate.loadgen.running import start_load
 from rackgate.loadgen.worker.endpoint_client import Lane
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Load, Phase, Shape, Spread
 
 MOONCAKE = str(Path(__file__).parent.parent / "traces" / "mooncake.jsonl")

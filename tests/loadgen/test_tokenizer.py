@@ -6,10 +6,11 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
-from rackgate.loadgen.requests.plan import Endpoint, Plan
+from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.requests.trace import read_trace
 from rackgate.loadgen.requests.words import WORDS, token_counter, words_of
 from rackgate.loadgen.worker.endpoint_client import Lane
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Load, Shape, Spread
 
 

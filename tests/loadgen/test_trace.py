@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.loadgen.requests.plan import Endpoint
 from rackgate.loadgen.requests.trace import TraceError, read_trace, trace_of
 from rackgate.loadgen.running import start_load
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Load
 
 TRACES = Path(__file__).parent.parent / "traces"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engines.leftovers import leftovers
+from rackgate.engines.leftovers import launch_records
 from rackgate.evidence.record import read_records
 
 TINY = Path(__file__).parent.parent / "engines" / "tiny_engine.py"
@@ -48,7 +48,7 @@ def test_waits(rack_engines, rack_run, container):
 
 
 def _gone(pid):
-    return leftovers.process_start(pid) == 0
+    return launch_records.process_start(pid) == 0
 
 
 def _until(condition, limit_s=60.0):
@@ -146,9 +146,9 @@ def test_the_next_run_says_what_a_killed_one_left_and_removes_it(pytester, waiti
             **killed,
             "token": "0" * 32,
             "pid": orphan.pid,
-            "pid_start": leftovers.process_start(orphan.pid),
+            "pid_start": launch_records.process_start(orphan.pid),
         }
-        leftovers.remember(leftovers.Launch(**dead))
+        launch_records.remember(launch_records.Launch(**dead))
         pytester.makepyfile(test_waits=WAITS.replace("time.sleep(600)", "pass"))
         outcome = run("-m", "rack_acceptance", "--rack-target", "rack.toml", "--rack-out", "next", out="next")
         _until(lambda: orphan.poll() is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from pathlib import Path  # noqa: TC003 - pytest reads annotations
+from pathlib import Path
 
 import pytest
 from html_page import Page, page_of

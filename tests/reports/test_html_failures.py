@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path  # noqa: TC003 - pytest reads annotations
+from pathlib import Path
 
 from html_page import page_of
 from synthetic import records_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path  # noqa: TC003 - pytest reads annotations
+from pathlib import Path
 
 import pytest
 from synthetic import make_run

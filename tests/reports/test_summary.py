@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - pytest reads annotations
+from pathlib import Path
 
 import pytest
 from synthetic import Scenario, make_run, records_of

@@ -11,8 +11,7 @@ import pytest
 
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.simulator.node.state import new_state
-from rackgate.simulator.processes import RackStartFailed
-from rackgate.simulator.rack import RackProcess
+from rackgate.simulator.processes import RackProcess, RackStartFailed
 
 SERVE = (
     "import sys; from rackgate.simulator import RackSettings, serve; "

@@ -4,7 +4,8 @@ import httpx
 import pytest
 from local_server import Answer, serving
 
-from rackgate.loadgen.engine_counters.prefix_cache import MetricsPage, engine_page
+from rackgate.engines.metrics_page import MetricsPage
+from rackgate.loadgen.engine_counters.prefix_cache import engine_page
 from rackgate.loadgen.engine_counters.server_ttft import histogram_entry, histogram_of, histograms_meanwhile
 from rackgate.nouns.measurement import Reason
 from rackgate.simulator import RackSettings, start_rack

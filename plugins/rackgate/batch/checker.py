@@ -13,8 +13,6 @@ from rackgate.nouns.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BatchReport", "check_batch"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:

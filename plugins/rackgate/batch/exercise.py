@@ -21,7 +21,6 @@ from rackgate.nouns.measurement import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["BatchExercise", "exercise_batch", "make_input"]
 
 _POLL_S = 0.005
 _QUIET_S = 0.3

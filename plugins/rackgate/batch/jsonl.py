@@ -6,8 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["JsonLine", "JsonLines", "canonical", "read_json_lines"]
-
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from rackgate.batch.tasks import BatchInput
 
-__all__ = ["OutputBusy", "OutputDamaged", "OutputFile", "PayloadConflict", "ResumePlan", "plan_resume"]
 
 _SCHEMA = 1
 

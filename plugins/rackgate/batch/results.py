@@ -10,15 +10,6 @@ from rackgate.batch.jsonl import canonical, read_json_lines
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "BatchSummary",
-    "Result",
-    "Results",
-    "answers",
-    "classify",
-    "read_results",
-    "summarise_batch",
-]
 
 _NOT_DONE = frozenset({"batch_expired", "batch_cancelled"})
 _OK_STATUS = 200

@@ -31,7 +31,6 @@ from rackgate.nouns.route import DIRECT, Route
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["RunnerOptions", "RunnerOutcome", "main", "run_batch"]
 
 _EXIT_DONE = 0
 _EXIT_OPEN = 1

@@ -11,8 +11,6 @@ from rackgate.batch.jsonl import JsonLine, canonical, read_json_lines
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BatchInput", "BatchRefused", "InputRefused", "Task", "read_input"]
-
 
 class BatchRefused(Exception):
     """A batch that is not run, with nothing sent; `exit_code` is what a runner ends with."""

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.slo import Slo
     from rackgate.nouns.target import Target
 
-__all__ = ["asks_the_host", "nothing_declared", "of_another_kind", "why_not_asked", "without_gauge"]
 
 _WAYS_IN = frozenset({"host", "kernel_log", "redfish", "docker"})
 """The kinds of inputs that a node gives only where the target says how it is asked."""

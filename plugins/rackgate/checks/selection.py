@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.target import Target
 
-__all__ = ["Selection", "select", "unknown_entities"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:

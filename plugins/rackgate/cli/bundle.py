@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from rackgate.engines.bundle import Need
 
-__all__ = ["add_parser"]
 
 _WORDS = {True: "here", False: "missing", None: "cannot tell"}
 
@@ -34,11 +33,12 @@ def add_parser(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from rackgate.config.problems import ConfigError
+    from rackgate.config.target_file import load_target
     from rackgate.engines.bundle import needs_of
-    from rackgate.engines.launchers import load_checked_target
+    from rackgate.engines.launchers import settings_checkers
 
     try:
-        needs = needs_of(load_checked_target(Path(options.target)))
+        needs = needs_of(load_target(Path(options.target), settings_checkers()))
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 4

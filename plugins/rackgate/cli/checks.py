@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.slo import Slo
 
-__all__ = ["add_parser", "describe_checks"]
-
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
@@ -28,7 +26,8 @@ def describe_checks() -> dict[str, Any]:
     (`fail_proven`), and another, or the same, makes it UNKNOWN because of its own input
     (`unknown_proven`); the project's tests run every one of them.
     """
-    from rackgate.config.acceptance_file import PROFILES, load_acceptance
+    from rackgate.config.acceptance_file import load_acceptance
+    from rackgate.config.acceptance_tables import PROFILES
     from rackgate.metrics.registry import Registry
     from rackgate.metrics.shipped import register_metrics
     from rackgate.nouns.slo import Severity

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rackgate.engines.leftovers.leftovers import Leftover
     from rackgate.nouns.target import Target
 
-__all__ = ["add_parser"]
-
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
@@ -38,11 +36,12 @@ def add_parser(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from rackgate.config.problems import ConfigError
-    from rackgate.engines.launchers import load_checked_target
+    from rackgate.config.target_file import load_target
+    from rackgate.engines.launchers import settings_checkers
     from rackgate.engines.leftovers.leftovers import find_leftovers, remove
 
     try:
-        target = load_checked_target(Path(options.target)) if options.target else None
+        target = load_target(Path(options.target), settings_checkers()) if options.target else None
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 4

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.target import Target
 
-__all__ = ["add_parser"]
 
 _LIMIT_S = 6.0
 
@@ -74,10 +73,10 @@ def _run(options: argparse.Namespace) -> int:
 def _target(text: str, model: str) -> Target:
     """Return the target; raises `ConfigError`."""
     from rackgate.config.problems import ConfigError
-    from rackgate.config.target_file import endpoint_target
+    from rackgate.config.target_file import endpoint_target, load_target
     from rackgate.discovery.local import LOCAL, local_target
     from rackgate.discovery.look import look_at_this_machine
-    from rackgate.engines.launchers import load_checked_target
+    from rackgate.engines.launchers import settings_checkers
 
     if text == "sim" or text.startswith("sim:"):
         raise ConfigError(
@@ -86,7 +85,7 @@ def _target(text: str, model: str) -> Target:
     if text == LOCAL:
         return local_target(look_at_this_machine())
     if not text.startswith(("http://", "https://")):
-        return load_checked_target(Path(text))
+        return load_target(Path(text), settings_checkers())
     if not model:
         raise ConfigError([f"{text}: --model is needed: a result belongs to a model"])
     try:

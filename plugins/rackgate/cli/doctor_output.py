@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.facts.fact import Fact
     from rackgate.nouns.target import Target
 
-__all__ = ["as_json", "as_text"]
 
 _WORDS = {
     Outlook.RUN: "will run",

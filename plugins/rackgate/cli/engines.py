@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from rackgate.engines.catalogue import CatalogueEntry
 
-__all__ = ["add_parser"]
-
 
 def add_parser(commands: Any) -> None:
     """Add the command."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from rackgate.discovery.machine import Machine
 
-__all__ = ["add_parser"]
-
 
 def add_parser(commands: Any) -> None:
     """Add the command."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rackgate.metrics.registry import Registry
     from rackgate.rejudge.judging import Judged
 
-__all__ = ["add_parser"]
 
 _ACCEPTED = ("PASS", "WARN", "declared", "not_assessed")
 

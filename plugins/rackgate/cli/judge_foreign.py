@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-    from rackgate.judging.judge import Judgement
     from rackgate.loadgen.results.foreign import ForeignReport
     from rackgate.nouns.measurement import Measurement
     from rackgate.nouns.slo import Slo
-
-__all__ = ["judge_foreign"]
+    from rackgate.nouns.verdict import Judgement
 
 
 def judge_foreign(options: argparse.Namespace) -> int:
@@ -50,10 +48,10 @@ def _failed(report: ForeignReport) -> str:
 
 def _judged(row: Slo, report: ForeignReport) -> tuple[Measurement, Judgement]:
     """Return what the file says about a row, and the verdict; nothing is given that the file cannot show."""
-    from rackgate.judging.judge import Judgement, judge
+    from rackgate.judging.judge import judge
     from rackgate.nouns.measurement import Reason, missing
     from rackgate.nouns.slo import Check, Scope
-    from rackgate.nouns.verdict import Verdict
+    from rackgate.nouns.verdict import Judgement, Verdict
 
     measured = report.measurement(row.metric, row.statistic, row.unit)
     if row.scope not in (Scope.RACK, Scope.POOL) or row.window != "load":

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-__all__ = ["add_parser", "write_views"]
-
 
 def add_parser(commands: Any) -> None:
     """Add the command."""

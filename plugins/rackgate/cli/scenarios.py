@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from rackgate.simulator.scenarios import Scenario
 
-__all__ = ["add_parser"]
-
 
 def add_parser(commands: Any) -> None:
     """Add the command."""

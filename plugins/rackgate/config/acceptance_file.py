@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.target import Target
     from rackgate.probes.probe import Probe
 
-__all__ = ["PROFILES", "Acceptance", "Override", "lay_over", "load_acceptance"]
 
 _NOT_THE_LIMIT = frozenset({"hint", "layer", "clauses", "disabled"})
 """Fields of a row whose change leaves its bound, and so the bound's source, as they were."""

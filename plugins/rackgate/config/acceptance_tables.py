@@ -7,21 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rackgate.config.target_fields import ProtocolName  # noqa: TC001 - pydantic resolves it
+from rackgate.config.target_fields import ProtocolName
 from rackgate.loadgen.requests.trace import trace_of
 from rackgate.nouns.load import Arrival, Limits, Load, Phase, Shape, Spread
 from rackgate.nouns.measurement import Layer
 from rackgate.nouns.slo import STATISTICS, Op, Scope, Severity, Slo, Vantage
-
-__all__ = [
-    "PROFILES",
-    "AcceptanceTables",
-    "LimitsTable",
-    "LoadTable",
-    "PhaseTable",
-    "SloTable",
-    "SpreadTable",
-]
 
 PROFILES = ("smoke", "ci", "golive", "signoff", "strict")
 

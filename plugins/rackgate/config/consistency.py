@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from rackgate.checks.plan import CONDITIONS, entities_of, members_of, not_asked
+from rackgate.checks.plan import CONDITIONS, not_asked
 from rackgate.config.problems import nearest
+from rackgate.nouns.entities import entities_of, members_of
 from rackgate.nouns.slo import STAGES, THROUGH_GATEWAY, Op, Scope, Severity, Slo
 from rackgate.probes.probe import probe_of
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.load import Load
     from rackgate.nouns.target import Target
 
-__all__ = ["contradicting", "impossible", "samples_available", "unknown_names"]
 
 _SIGNED = ("temperature_c",)
 _ONE_STREAM = tuple(stage for stage in THROUGH_GATEWAY if stage != "batch_retry")

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.slo import Slo
 
-__all__ = ["tightened"]
 
 _ROWS = ("selfcheck.measurement_error_p99", "selfcheck.schedule_lag_p99")
 _METRICS = ("ttft_ms", "survivor_ttft_ms")

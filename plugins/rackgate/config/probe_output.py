@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from rackgate.config.problems import problems_of
 from rackgate.nouns.measurement import Reason
 
-__all__ = ["ProbeOutput", "ProbeValue", "output_schema", "read_output"]
-
 _REASONS = tuple(str(reason) for reason in Reason if reason not in (Reason.GATED, Reason.EXCLUDED))
 
 

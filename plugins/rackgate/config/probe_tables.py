@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 - pydantic reads it
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.slo import Slo
 
-__all__ = ["ProbeTable", "unanswerable"]
 
 _NO_PROBES = ("selfcheck", "batch_retry")
 """Stages that look at the load generator and at a batch: nothing there is asked of nodes."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["ConfigError", "nearest", "problems_of", "read_toml"]
-
 
 class ConfigError(Exception):
     """Bad files. `problems` holds one line for each fault: file, key, what is wrong, nearest valid key."""

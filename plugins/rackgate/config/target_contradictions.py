@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from rackgate.config.target_tables import EngineTable, TargetFile
 
-__all__ = ["contradictions"]
 
 _RESERVED = ("gateway", "rack")
 """Entities that every run has; nothing else may go by their names."""

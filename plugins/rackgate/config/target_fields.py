@@ -7,24 +7,6 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-__all__ = [
-    "Digest",
-    "HostPort",
-    "Metrics",
-    "MigLayout",
-    "Name",
-    "NonNegative",
-    "Pci",
-    "ProtocolName",
-    "ProxyUrl",
-    "Url",
-    "host_port",
-    "http_url",
-    "pci_address",
-    "protocol_name",
-    "proxy_url",
-]
-
 
 def http_url(value: str) -> str:
     """Return the address without a trailing slash; raises `ValueError` if it is none, or holds a secret."""

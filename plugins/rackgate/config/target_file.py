@@ -22,13 +22,13 @@ from rackgate.config.target_tables import (
     TargetFile,
     readable,
 )
+from rackgate.nouns import node as node_nouns
 from rackgate.nouns import target as nouns
 from rackgate.nouns.route import DIRECT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["CheckSettings", "TargetFile", "endpoint_target", "load_target", "parse_target"]
 
 CheckSettings = Callable[[Mapping[str, object]], list[str]]
 """Returns what is wrong with a launcher's own table."""
@@ -117,7 +117,7 @@ def _grade(about: About, engines: tuple[nouns.EngineSpec, ...]) -> str:
     return "cpu" if all(engine.pool == "cpu" for engine in engines) else "accelerator"
 
 
-def _expect(rack: ExpectTable, own: ExpectTable) -> nouns.Expect:
+def _expect(rack: ExpectTable, own: ExpectTable) -> node_nouns.Expect:
     """Return what a node was ordered with: its own words before those for all nodes."""
     given = {**rack.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)}
     as_they_are = (
@@ -126,7 +126,7 @@ def _expect(rack: ExpectTable, own: ExpectTable) -> nouns.Expect:
     )
     others = (*as_they_are, "firmware", "images", "processes", "fabric", "mig")
     mig = given.get("mig")
-    return nouns.Expect(
+    return node_nouns.Expect(
         pins={name: value for name, value in given.items() if name not in others and value is not None},
         firmware={**rack.firmware, **own.firmware},
         images={**rack.images, **own.images},
@@ -137,14 +137,14 @@ def _expect(rack: ExpectTable, own: ExpectTable) -> nouns.Expect:
     )
 
 
-def _node(table: NodeTable, rack: ExpectTable) -> nouns.Node:
-    return nouns.Node(
+def _node(table: NodeTable, rack: ExpectTable) -> node_nouns.Node:
+    return node_nouns.Node(
         name=table.name,
         exporter_url=table.exporter,
         access=_access(table),
         expect=_expect(rack, table.expect),
         cards=tuple(
-            nouns.Card(
+            node_nouns.Card(
                 name=f"{table.name}/gpu{card.index}",
                 node=table.name,
                 index=card.index,
@@ -152,20 +152,20 @@ def _node(table: NodeTable, rack: ExpectTable) -> nouns.Node:
                 serial=card.serial,
                 pci=card.pci,
                 sku=card.sku or table.sku,
-                vendor=table.vendor or nouns.vendor_of(card.sku or table.sku),
+                vendor=table.vendor or node_nouns.vendor_of(card.sku or table.sku),
             )
             for card in table.listed
         ),
     )
 
 
-def _access(table: NodeTable) -> nouns.NodeAccess:
+def _access(table: NodeTable) -> node_nouns.NodeAccess:
     given = table.telemetry.model_dump() if table.telemetry else {}
-    return nouns.NodeAccess(**given, redfish=_redfish(table.redfish) if table.redfish else None)
+    return node_nouns.NodeAccess(**given, redfish=_redfish(table.redfish) if table.redfish else None)
 
 
-def _redfish(table: RedfishTable) -> nouns.Redfish:
-    return nouns.Redfish(
+def _redfish(table: RedfishTable) -> node_nouns.Redfish:
+    return node_nouns.Redfish(
         url=table.url,
         user_env=table.user_env,
         password_env=table.password_env,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rackgate.config.target_fields import (  # noqa: TC001 - pydantic resolves them
+from rackgate.config.target_fields import (
     Digest,
     HostPort,
     Metrics,
@@ -19,24 +19,11 @@ from rackgate.config.target_fields import (  # noqa: TC001 - pydantic resolves t
     Url,
 )
 from rackgate.nouns.route import Route
-from rackgate.nouns.slo import Vantage  # noqa: TC001 - pydantic resolves it
+from rackgate.nouns.slo import Vantage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "CARDS_UNREAD",
-    "UNREAD",
-    "About",
-    "EngineTable",
-    "ExpectTable",
-    "GatewayTable",
-    "LoadMachinesTable",
-    "NodeTable",
-    "RedfishTable",
-    "TargetFile",
-    "readable",
-]
 
 UNREAD = "?"
 """Stands for a name that is missing or cannot be read; no valid name."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.load import Load
 
-__all__ = ["workloads"]
-
 
 @cache
 def workloads() -> Mapping[str, Load]:

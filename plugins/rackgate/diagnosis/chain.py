@@ -10,10 +10,9 @@ from rackgate.nouns.measurement import Layer, Reason
 from rackgate.nouns.verdict import Verdict
 
 if TYPE_CHECKING:
-    from rackgate.judging.judge import Judgement
     from rackgate.nouns.measurement import Measurement
+    from rackgate.nouns.verdict import Judgement
 
-__all__ = ["Chain", "Link", "chain_of"]
 
 _MOST = 8
 

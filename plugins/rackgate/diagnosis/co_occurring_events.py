@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.fault import FaultTimeline
     from rackgate.telemetry.table import Series, TelemetryTable
 
-__all__ = ["Happening", "happenings_of"]
 
 _CLOCK_BITS = {
     bit: name

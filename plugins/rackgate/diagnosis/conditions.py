@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Flags = npt.NDArray[np.bool_]
 
-__all__ = ["conditions_of"]
 
 _LATENCIES = frozenset({"ttft_ms", "tpot_ms", "e2e_ms", "survivor_ttft_ms"})
 _SPEED = _LATENCIES | {

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.measurement import Symptom
     from rackgate.nouns.slo import Check, Slo
 
-__all__ = ["with_what_else"]
 
 _KEPT = 8
 _MOST_WINDOWS = 2000

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from rackgate.diagnosis.co_occurring_events import Happening
 
-__all__ = ["SeenTogether", "seen_at_the_same_time"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenTogether:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.measurement import Measurement
     from rackgate.nouns.target import Target
 
-__all__ = ["cure_for", "cure_of", "tool_cure"]
 
 _PROGRAMS = {"dcgmi": "dcgm", "ib_write_bw": "perftest", "ib_write_lat": "perftest"}
 _EXPORTERS = ("exporter", "prometheus")

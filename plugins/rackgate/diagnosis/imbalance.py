@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     Counts = npt.NDArray[np.int64]
 
-__all__ = ["imbalance_of"]
 
 _SECOND_NS = 1_000_000_000
 _LEAST = 20  # requests of one bin: fewer show no share

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from rackgate.discovery.machine import FoundCard, Service
 
-__all__ = ["assigned_cards"]
-
 
 def assigned_cards(
     engines: tuple[Service, ...],

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.runner import Runner
     from rackgate.telemetry.reading import Reading
 
-__all__ = ["cards_of_page", "find_cards"]
 
 _HERE = "here"
 _MOST_CARDS = 32

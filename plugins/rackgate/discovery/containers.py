@@ -10,7 +10,6 @@ from rackgate.engines.launchers.containers.daemon import NoDaemon, choose_daemon
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["find_boxes"]
 
 _LIMIT_S = 3
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rackgate.config.target_file import parse_target
 from rackgate.discovery.rack_file import rack_text
-from rackgate.engines.launchers import LAUNCHERS, check_settings
+from rackgate.engines.launchers import settings_checkers
 from rackgate.nouns.target import NoCards
 
 if TYPE_CHECKING:
     from rackgate.discovery.machine import Machine
     from rackgate.nouns.target import Target
 
-__all__ = ["LOCAL", "local_target"]
 
 LOCAL = "local"
 """What `--rack-target` calls this machine."""
@@ -24,8 +22,7 @@ LOCAL = "local"
 
 def local_target(machine: Machine) -> Target:
     """Return the target of what was found; without a card it says why, in the order of triage."""
-    launchers = {name: partial(check_settings, name) for name in LAUNCHERS}
-    target = parse_target(tomllib.loads(rack_text(machine)), LOCAL, launchers)
+    target = parse_target(tomllib.loads(rack_text(machine)), LOCAL, settings_checkers())
     return target if machine.found.cards else replace(target, no_cards=_no_cards(machine))
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rackgate.discovery.machine import Box, FoundCard, Service
     from rackgate.hosts.runner import Runner
 
-__all__ = ["look_at_this_machine"]
 
 _RESERVED = ("gateway", "rack", "gpu", "cpu")
 

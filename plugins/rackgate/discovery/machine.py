@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from rackgate.hosts.facts.fact import Fact
 
-__all__ = ["Box", "FoundCard", "FoundCards", "Machine", "Service", "Step"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCard:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
-__all__ = ["Listener", "Owner", "listeners", "owners", "parents"]
-
 _LISTEN = "0A"
 
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from rackgate.discovery.machine import FoundCard, Machine, Service
 
-__all__ = ["rack_text"]
 
 _WHERE = {
     "nvml": "read from the driver's library on this machine",

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rackgate.discovery.ports import Listener, Owner
     from rackgate.hosts.runner import Runner
 
-__all__ = ["find_services", "listed_models"]
 
 _NEVER_HTTP = frozenset({21, 22, 25, 53, 110, 111, 139, 143, 389, 445, 2049, 3306, 5432, 6379, 11211, 27017})
 _MOST_PORTS = 256

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.facts.fact import Fact
     from rackgate.hosts.runner import Ran, Runner
 
-__all__ = ["pci_accelerators", "triage_of"]
 
 _VENDORS = {
     "0x10de": "NVIDIA",

@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.target import EngineSpec, LoadMachines, Target
     from rackgate.telemetry.kernel.event_history import EventBook
 
-__all__ = [
-    "Engineered",
-    "ask_cards",
-    "ask_chassis",
-    "ask_engine",
-    "ask_gateway",
-    "ask_host",
-    "ask_kernel_log",
-    "ask_load_machines",
-    "ask_tools",
-]
 
 _POLLS = 2
 

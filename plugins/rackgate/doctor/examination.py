@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rackgate.telemetry.kernel.event_history import EventBook
     from rackgate.telemetry.reading import Reading
 
-__all__ = ["Examination", "examine"]
 
 _SHARE = 0.6
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from rackgate.doctor.prognosis import Prognosis
 
-__all__ = ["Block", "Cure", "blocks", "cures"]
 
 _ORDER = (Outlook.FAIL, Outlook.UNKNOWN, Outlook.WARN, Outlook.RUN, Outlook.ABSENT, Outlook.UNSEEN)
 _BAD = (Outlook.UNKNOWN, Outlook.FAIL)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.node import Node
     from rackgate.telemetry.reading import Reading
 
-__all__ = ["Tried", "try_input"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:

@@ -14,7 +14,6 @@ from rackgate.preflight.nodes import measured_cards, measured_hosts
 if TYPE_CHECKING:
     from rackgate.doctor.examination import Examination
 
-__all__ = ["measured_now"]
 
 Probes = dict[tuple[str, str], Measurement]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from rackgate.checks.plan import members_of
 from rackgate.doctor.inputs import Tried, try_input
 from rackgate.doctor.preflight_preview import measured_now
 from rackgate.judging.judge import judge
 from rackgate.metrics.inputs import alternatives
+from rackgate.nouns.entities import members_of
 from rackgate.nouns.slo import THROUGH_GATEWAY, Scope
 from rackgate.nouns.verdict import Verdict
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.slo import Check
     from rackgate.nouns.target import Target
 
-__all__ = ["Outlook", "Prognosis", "prognoses", "tools_of"]
 
 _ON_ENGINES = ("samples", "engine")
 _ON_NODES = ("host", "kernel_log", "redfish", "tool", "docker")

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-__all__ = ["OFFERED", "SMOKE", "Shown", "smoke_api"]
 
 SMOKE = {
     "api_completion": "1 if /v1/completions answers with text, a finish reason and its token counts, else 0.",

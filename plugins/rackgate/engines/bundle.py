@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.target import EngineSpec, Target
 
-__all__ = ["Need", "daemons_of", "needs_of"]
 
 _DISTRIBUTION = "pytest-rackgate"
 _WEIGHTS = ("*.safetensors", "*.gguf", "*.bin", "*.engine")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BadCatalogue", "CatalogueEntry", "KnownFailure", "ProgressMark", "catalogue", "parse_catalogue"]
 
 _LISTS = ("protocols", "command", "arguments", "secrets", "cold_start_s")
 _TABLES = ("options", "environment", "ulimits")

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-__all__ = ["client_settings", "http_client"]
-
 
 def client_settings(url: str, route: Route = DIRECT) -> dict[str, Any]:
     """Return what httpx is told of the route to a URL; nothing is taken from the environment.

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from rackgate.loadgen import Endpoint
 
-__all__ = ["context_of"]
 
 _LIMIT_S = 2.0
 _WIDTH = 16

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.engine import Engine
     from rackgate.nouns.target import Target
 
-__all__ = ["gateway_spec", "unreachable", "with_engines_behind"]
-
 
 def gateway_spec(target: Target) -> EngineSpec | None:
     """Return what is launched, with the words of the target file; None where nothing is to be started."""

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["EACH", "named_backends", "with_backends"]
 
 EACH = "each"
 """Stands for every engine that came up: what names it is repeated for each of them."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from rackgate.engines.catalogue import catalogue
 from rackgate.engines.launchers.outcome import key_headers
-from rackgate.loadgen.engine_counters.prefix_cache import MetricsPage
 from rackgate.nouns.engine import LaunchFailed
+from rackgate.nouns.route import DIRECT, Route
 
 if TYPE_CHECKING:
     from rackgate.nouns.target import EngineSpec
 
-__all__ = ["metrics_page", "metrics_url", "own_metrics_port", "written_metrics"]
 
 _USUAL = "/metrics"
 _OWN_PORT = re.compile(r":(\d+)(/.*)")
@@ -65,3 +66,12 @@ def metrics_url(spec: EngineSpec) -> str | None:
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         return f"{parts.scheme}://{host}{written}"
     return f"{spec.url.rstrip('/')}{written}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsPage:
+    """Where an engine tells its counters, and by which route; `headers` may carry a key."""
+
+    url: str
+    headers: Mapping[str, str]
+    route: Route = DIRECT

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from rackgate.engines.protocols.protocol import Answer
 
-__all__ = ["EngineProbe", "probe_engine"]
 
 _PROMPT = "Say hello."
 _TOKENS = 8

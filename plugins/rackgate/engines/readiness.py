@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rackgate.engines.probe import EngineProbe
     from rackgate.nouns.engine import Engine
 
-__all__ = ["gives_token", "wait_for_token", "wait_until_ready"]
 
 _PATIENCE_S = 5.0
 """How long one request of several may take: an engine that comes back may have lost the first."""

@@ -6,8 +6,6 @@ import math
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-__all__ = ["retry_after_s", "server_time", "wait_s"]
-
 _FIRST_WAIT_S = 0.5
 
 

@@ -9,8 +9,6 @@ from rackgate.nouns.route import Route
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_route_options", "arguments_of", "route_of"]
-
 
 def add_route_options(parser: Any) -> None:
     """Add the options to a parser or a group of one."""

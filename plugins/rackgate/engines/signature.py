@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.engine import Engine
     from rackgate.nouns.target import EngineSpec
 
-__all__ = ["reset_prefix_cache", "signature"]
 
 _NOT_OF_THE_SERVER = (
     "ready_timeout_s",

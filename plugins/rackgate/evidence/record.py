@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["JUDGEMENT", "KINDS", "SCHEMA", "Record", "RecordLog", "digest_of", "read_records"]
 
 SCHEMA = 1
 

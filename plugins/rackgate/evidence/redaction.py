@@ -14,7 +14,6 @@ from urllib.parse import quote, quote_plus
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["LIMIT_BYTES", "REDACTED", "Redactor", "bounded", "printable", "secret_values"]
 
 REDACTED: Final = "[redacted]"
 """What stands where a secret stood."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.fault import Fault
     from rackgate.run.run import Run
 
-__all__ = ["Injection", "NotAllowed", "UnknownFault", "inject"]
-
 
 class NotAllowed(Exception):
     """The target does not let this be broken."""

@@ -7,8 +7,6 @@ import time
 from rackgate.engines.readiness import gives_token, wait_for_token
 from rackgate.nouns.engine import Engine, Killable
 
-__all__ = ["KillEngine"]
-
 
 class KillEngine:
     """Kills one engine. `deadline_s` bounds the proof of the effect and the proof of the healing."""

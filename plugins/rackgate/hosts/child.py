@@ -14,7 +14,6 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Child", "ChildDied", "ChildHangs", "kill_group"]
 
 T = TypeVar("T")
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["within"]
 
 _WIDTH = 64
 _LOG = logging.getLogger(__name__)

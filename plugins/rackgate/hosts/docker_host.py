@@ -26,7 +26,6 @@ from rackgate.nouns.measurement import Reason
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["BOXES", "DockerBox", "DockerHost", "DockerRunner"]
 
 _GRACE_S = 2.0
 _START_S = 20.0

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-__all__ = ["Leases"]
-
 
 class _Held(Protocol):
     def close(self) -> None:

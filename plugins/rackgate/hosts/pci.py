@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["canonical_pci"]
-
 
 def canonical_pci(address: str) -> str | None:
     """Return a PCI address as `0000:c7:00.0` (lower case, four-digit domain), None if it is none."""

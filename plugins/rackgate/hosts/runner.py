@@ -17,16 +17,6 @@ from rackgate.nouns.measurement import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = [
-    "SBIN",
-    "Command",
-    "LocalRunner",
-    "Ran",
-    "RootRunner",
-    "Runner",
-    "run_process",
-    "with_root",
-]
 
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 """Where many tools of a host are (`modinfo`, `dkms`), and what a plain user's PATH may lack."""

@@ -12,7 +12,6 @@ from rackgate.nouns.measurement import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["read_files"]
 
 _LIMIT_BYTES = 1 << 20
 

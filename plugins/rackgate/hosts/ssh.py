@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from rackgate.hosts.ssh_connection import SshConnection
 
-__all__ = ["SshRunner"]
 
 _TRANSPORT = 255
 _CAUSES = (

@@ -21,7 +21,6 @@ from rackgate.nouns.measurement import Reason
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["CONNECTIONS", "GRACE_S", "SshAddress", "SshConnection"]
 
 GRACE_S = 2.0
 """What a command gets beyond its deadline, for the way there and back."""

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.slo import Op, Severity, Slo
-from rackgate.nouns.verdict import Verdict
+from rackgate.nouns.verdict import Judgement, Verdict
 from rackgate.statistics.looks import decided
 from rackgate.statistics.percentiles import samples_needed
 
 if TYPE_CHECKING:
     from rackgate.nouns.measurement import Bounds, Measurement
     from rackgate.nouns.slo import Check
-
-__all__ = ["Judgement", "judge"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """A verdict with the reason why nothing could be decided, if so.
-
-    `margin` is the distance to the bound as a share of it, positive inside; None where the bound is 0
-    or the value is missing or infinite. `open` says that more samples could still decide.
-    """
-
-    verdict: Verdict
-    reason: Reason | None = None
-    detail: str = ""
-    margin: float | None = None
-    open: bool = False
 
 
 def judge(check: Check, measurement: Measurement) -> Judgement:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rackgate.checks.plan import members_of
+from rackgate.nouns.entities import members_of
 from rackgate.nouns.slo import STAGES, THROUGH_GATEWAY, Check, Scope, Severity
 from rackgate.nouns.verdict import Verdict, worst
 from rackgate.probes.probe import probe_of
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.target import Target
 
-__all__ = ["Gate", "Ledger"]
 
 _QUALIFYING = ("selfcheck", "preflight", "single_card")
 _NODES_NEEDED = {"cross_node": 2}

@@ -9,12 +9,10 @@ from rackgate.nouns.measurement import OPEN_WARNING, Reason
 
 if TYPE_CHECKING:
     from rackgate.diagnosis.chain import Chain
-    from rackgate.judging.judge import Judgement
     from rackgate.judging.ledger import Ledger
     from rackgate.nouns.measurement import Measurement
     from rackgate.nouns.slo import Check
-
-__all__ = ["gated_message", "headline", "hint_of", "number", "scope_text", "verdict_message"]
+    from rackgate.nouns.verdict import Judgement
 
 
 _BESIDE = 3

@@ -10,8 +10,6 @@ from rackgate.nouns.verdict import Verdict
 if TYPE_CHECKING:
     from rackgate.judging.ledger import Ledger
 
-__all__ = ["proven_endurance"]
-
 
 def proven_endurance(ledger: Ledger, soaked_s: float) -> str:
     """Return the mean time between failures that a soak of `soaked_s` seconds proves, in a sentence.

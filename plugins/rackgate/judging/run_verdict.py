@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from rackgate.judging.ledger import Ledger
 
-__all__ = ["Ending"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.measurement import Symptom
 
-__all__ = ["Diagnosis", "Layer", "Signature", "diagnose", "filled", "signatures"]
 
 _SHOWN = 240
 

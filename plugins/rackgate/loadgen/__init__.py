@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rackgate.loadgen.instrument.reference import InstrumentError, measure_instrument
-    from rackgate.loadgen.requests.plan import Endpoint
     from rackgate.loadgen.results.offered import Counters, OfferedLoad
     from rackgate.loadgen.results.table import SampleTable
     from rackgate.loadgen.running import RunningLoad, start_load
+    from rackgate.nouns.endpoint import Endpoint
 
 __all__ = [
     "Counters",

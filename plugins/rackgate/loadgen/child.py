@@ -7,8 +7,6 @@ import subprocess
 import sys
 from typing import IO
 
-__all__ = ["start_child"]
-
 
 def start_child(
     module: str, *, control: int | None = None, stderr: IO[bytes] | None = None

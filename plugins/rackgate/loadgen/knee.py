@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.measurement import Bounds
 
-__all__ = ["Found", "Knee", "Look", "RateProbe", "find_knee"]
-
 
 class Found(StrEnum):
     """What a search came to."""

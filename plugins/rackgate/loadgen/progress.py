@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.load import Load
     from rackgate.nouns.sample import Sample
 
-__all__ = ["LOG_EVERY_S", "TERMINAL_EVERY_S", "Silent", "StreamTeller", "Teller", "progress_text", "watch"]
 
 TERMINAL_EVERY_S = 1.0
 LOG_EVERY_S = 30.0

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Self
 
 from rackgate.loadgen.instrument.slow_instrument import HANDICAPS
 from rackgate.loadgen.remote.machines import Relay
-from rackgate.loadgen.requests.plan import Endpoint, Plan
+from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.requests.trace import trace_of
 from rackgate.loadgen.requests.words import words_of
 from rackgate.loadgen.worker.live_state import Now
 from rackgate.loadgen.worker.spool import sample_of_line
 from rackgate.loadgen.worker_count import workers_for
 from rackgate.loadgen.worker_process import WorkerProcess, clear
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.sample import Sample
     from rackgate.nouns.target import LoadMachines
 
-__all__ = ["RunningLoad", "checked", "start_load"]
 
 _GRACE_S = 3.0
 _MOST_RECENT = 2000

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.load import Load
 
-__all__ = ["workers_for"]
 
 _CHUNK_S = 25e-6
 _REQUEST_S = 150e-6

@@ -11,8 +11,6 @@ from typing import Protocol
 
 from rackgate.loadgen.child import start_child
 
-__all__ = ["ChildLink", "Link"]
-
 
 class Link(Protocol):
     """The way to one worker."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rackgate.loadgen.worker_link import Link
     from rackgate.nouns.sample import Sample
 
-__all__ = ["WorkerProcess", "clear"]
 
 _MOMENTS = ("start_ns", "end_ns", "steady_start_ns", "steady_end_ns")
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from rackgate.telemetry.reading import CARD_FIELDS, CHASSIS_FIELDS
 
-__all__ = ["KINDS", "Input", "UnknownInput", "alternatives", "checked_inputs"]
-
 KINDS = {
     "samples": "requests that a load offers to the engines behind the entity",
     "engine": "an engine that answers at its address and lists its model, or can be started",

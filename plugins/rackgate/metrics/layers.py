@@ -9,7 +9,6 @@ from rackgate.nouns.measurement import Layer
 if TYPE_CHECKING:
     from rackgate.nouns.slo import Slo
 
-__all__ = ["layer_of_inputs", "layer_of_row"]
 
 _BY_INPUT = {
     "instrument": Layer.CLIENT,

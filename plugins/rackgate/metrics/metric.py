@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from rackgate.metrics.observation import Observation
 from rackgate.nouns.measurement import Layer, Measurement, Reason, missing
-from rackgate.nouns.slo import OF_SAMPLES, ONE_VALUE, Scope, Slo
+from rackgate.nouns.slo import Scope, Slo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OF_SAMPLES", "ONE_VALUE", "MeasureFunction", "Metric", "Register", "measure"]
 
 MeasureFunction = Callable[[Observation, Slo, str], Measurement]
 """Computes a row's metric for one entity; never raises for what the rack did."""

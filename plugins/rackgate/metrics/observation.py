@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rackgate.checks.plan import members_of
+from rackgate.nouns.entities import members_of
 from rackgate.nouns.target import reaches
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.measurement import Measurement
     from rackgate.nouns.target import Target
     from rackgate.telemetry.table import TelemetryTable
-
-__all__ = ["Observation", "Offer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

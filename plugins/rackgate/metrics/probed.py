@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from rackgate.engines.api_smoke import SMOKE
 from rackgate.hosts.facts.host import FACTS
 from rackgate.metrics.layers import layer_of_inputs
-from rackgate.metrics.metric import ONE_VALUE, Metric
+from rackgate.metrics.metric import Metric
 from rackgate.nouns.measurement import Layer, Measurement, Reason, missing
+from rackgate.nouns.slo import ONE_VALUE
 from rackgate.preflight.cards import CARD_PROBES
 from rackgate.preflight.container import CONTAINER_PROBES
 from rackgate.preflight.driver import DRIVER_PROBES
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.slo import Slo
     from rackgate.probes.probe import Probe
 
-__all__ = ["inputs_of", "metrics_of_probes", "register_metrics"]
 
 _PROBES = {
     "engine_reachable": ("bool", "1 if the engine's address accepts a connection and speaks HTTP, else 0."),

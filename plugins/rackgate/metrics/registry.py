@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.fault import Fault
     from rackgate.probes.probe import Probe
 
-__all__ = ["RegisteredTwice", "Registry"]
-
 
 class RegisteredTwice(Exception):
     """Two plugins claim one name."""

@@ -19,8 +19,6 @@ from rackgate.metrics.requests import caches, faults, gaps, latency, rates, serv
 if TYPE_CHECKING:
     from rackgate.metrics.metric import Register
 
-__all__ = ["register_metrics"]
-
 
 def register_metrics(register: Register) -> None:
     """Register all of them."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rackgate.loadgen import InstrumentError, OfferedLoad
     from rackgate.nouns.measurement import Measurement
 
-__all__ = ["FIVE", "LoadNumbers", "error_p99", "numbers_of"]
 
 FIVE = (
     ("ttft_ms", "p99"),

@@ -10,8 +10,6 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-__all__ = ["noun_of"]
-
 _Noun = TypeVar("_Noun")
 
 

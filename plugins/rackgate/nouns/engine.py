@@ -11,18 +11,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.target import EngineSpec
 
-__all__ = [
-    "CardKeeping",
-    "CardRemovable",
-    "Engine",
-    "HeldBack",
-    "Killable",
-    "LaunchFailed",
-    "Launcher",
-    "Partitionable",
-    "Pausable",
-]
-
 
 @runtime_checkable
 class Killable(Protocol):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Fault", "FaultTimeline"]
-
 
 class Fault(Protocol):
     """Something that is broken on purpose. Each step raises nothing for what the rack did."""

@@ -7,8 +7,6 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Arrival", "Limits", "Load", "Origin", "Phase", "Shape", "Spread"]
-
 
 class Arrival(StrEnum):
     """When requests start: a fixed number in flight, or by a schedule whatever the answers do."""

@@ -6,18 +6,6 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-__all__ = [
-    "OPEN_WARNING",
-    "Bounds",
-    "Layer",
-    "Measurement",
-    "Reason",
-    "Symptom",
-    "missing",
-    "tainted",
-    "truth",
-]
-
 
 class Layer(StrEnum):
     """Where a failure lives, the outermost first."""

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Card", "Expect", "Node", "NodeAccess", "Redfish", "vendor_of"]
-
 
 def vendor_of(sku: str | None) -> str:
     """Return whose card this is by its name, where nobody says so: MI300X and its kin are AMD's."""

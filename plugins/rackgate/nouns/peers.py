@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.slo import Slo
     from rackgate.nouns.target import EngineSpec, Target
 
-__all__ = ["LEAST_PEERS", "PEER_METRICS", "peers_of", "too_few_peers", "under_engine"]
 
 PEER_METRICS = frozenset(
     {

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DIRECT", "Route", "tls_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:

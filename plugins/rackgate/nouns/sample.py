@@ -12,8 +12,6 @@ from enum import StrEnum
 
 from rackgate.nouns.load import Origin
 
-__all__ = ["FAILED", "Outcome", "Sample", "traceparent_of"]
-
 
 class Outcome(StrEnum):
     """How a request ended: exactly one of these."""

@@ -9,20 +9,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "OF_SAMPLES",
-    "ONE_VALUE",
-    "STAGES",
-    "STATISTICS",
-    "THROUGH_GATEWAY",
-    "VANTAGES",
-    "Check",
-    "Op",
-    "Scope",
-    "Severity",
-    "Slo",
-    "Vantage",
-]
 
 STAGES = (
     "selfcheck",

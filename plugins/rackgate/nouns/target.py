@@ -5,31 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rackgate.nouns.node import Card, Expect, Node, NodeAccess, Redfish, vendor_of
+from rackgate.nouns.node import Card, Node
 from rackgate.nouns.route import DIRECT, Route
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = [
-    "GATEWAY",
-    "GRADES",
-    "BatchSystem",
-    "Card",
-    "EngineSpec",
-    "Expect",
-    "Gateway",
-    "LoadMachines",
-    "Member",
-    "NoCards",
-    "Node",
-    "NodeAccess",
-    "Prices",
-    "Redfish",
-    "Target",
-    "reaches",
-    "vendor_of",
-]
 
 GRADES = ("simulated", "unproven", "cpu", "accelerator")
 """What evidence can be worth, the least first."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["Verdict", "worst"]
+from rackgate.nouns.measurement import Reason
 
 
 class Verdict(StrEnum):
@@ -33,3 +31,18 @@ class Verdict(StrEnum):
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the worst verdict; of nothing, UNKNOWN."""
     return max(verdicts, key=lambda verdict: verdict.badness, default=Verdict.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """A verdict with the reason why nothing could be decided, if so.
+
+    `margin` is the distance to the bound as a share of it, positive inside; None where the bound is 0
+    or the value is missing or infinite. `open` says that more samples could still decide.
+    """
+
+    verdict: Verdict
+    reason: Reason | None = None
+    detail: str = ""
+    margin: float | None = None
+    open: bool = False

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rackgate.plugin.recorder import Recorder
     from rackgate.run.run import Run
 
-__all__ = ["Conclusion"]
 
 _MEASURED_ENDS = (0, 1, 5)
 """Pytest's own exit codes of a run that came to its end."""

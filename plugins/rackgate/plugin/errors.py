@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from _pytest.outcomes import Failed
 
-__all__ = ["FAIL", "UNKNOWN", "Unmet"]
-
 
 class Unmet(Failed):
     """A check that is not accepted; `str()` is the whole message."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.target import Target
 
-__all__: list[str] = []
-
 
 @pytest.hookspec(firstresult=True)
 def pytest_rack_target(config: pytest.Config) -> Target | None:

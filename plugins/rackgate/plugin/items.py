@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rackgate.plugin.options import Options
     from rackgate.run.run import Run
 
-__all__ = ["CHECK", "LEDGER_TEST", "STAGE", "Stages"]
 
 CHECK: pytest.StashKey[Check] = pytest.StashKey()
 """The check that an item judges."""

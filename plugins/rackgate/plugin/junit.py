@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from rackgate.run.run import Run
 
-__all__ = ["JUnit"]
 
 _VERDICTS = ("FAIL", "UNKNOWN")
 

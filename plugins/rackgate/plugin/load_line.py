@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-__all__ = ["LoadLine"]
-
 
 class LoadLine:
     """Tells through pytest's reporter; `say` writes a whole line."""

@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 
     from _pytest.mark.expression import Expression
 
-__all__ = [
-    "OPTIONS",
-    "Option",
-    "Options",
-    "add_options",
-    "is_active",
-    "is_dry",
-    "marker_expression",
-    "misread_paths",
-    "resolve_options",
-]
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 _MANY_MARKERS = 8

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rackgate.plugin.options import Options
     from rackgate.run.run import Run
 
-__all__ = ["Recorder"]
 
 _TEXT_BYTES = 262_144
 _TRACEBACK_BYTES = 8_192

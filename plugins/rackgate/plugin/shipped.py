@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rackgate.nouns.target import Target
-
-__all__ = ["Shipped"]
 
 
 class Shipped:
@@ -39,9 +36,9 @@ class Shipped:
 
     def pytest_rack_engines(self, register: Callable[..., None]) -> None:
         """Register the shipped launchers."""
-        from rackgate.engines.launchers import check_settings, register_launchers
+        from rackgate.engines.launchers import register_launchers
 
-        register_launchers(lambda name, launcher: register(name, launcher, partial(check_settings, name)))
+        register_launchers(register)
 
     def pytest_rack_metrics(self, register: Callable[..., None]) -> None:
         """Register the shipped metrics."""

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.target import Target
     from rackgate.simulator import RackSettings
 
-__all__ = ["HUNG", "OPTIONS", "REGISTRY", "Session", "prepare", "simulated_settings"]
 
 OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
 """The resolved options, for `pytest_rack_target`."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.target import Target
 
-__all__ = ["MEMORY_IN_USE", "unaccounted_memory"]
 
 MEMORY_IN_USE = "memory_in_use_mib"
 

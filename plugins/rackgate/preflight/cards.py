@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from rackgate.telemetry.reading import Reading
 
-__all__ = ["CARD_PROBES", "probe_readings"]
 
 Probes = dict[tuple[str, str], Measurement]
 

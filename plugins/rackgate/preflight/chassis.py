@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 _SENSORS_S = 30.0
 
-__all__ = ["asked_for_firmware", "firmware_of", "firmware_of_nodes", "probe_chassis"]
-
 
 def probe_chassis(nodes: Sequence[Node]) -> dict[tuple[str, str], Measurement]:
     """Return what the controller of each node that declares one says of leaks and power supplies."""

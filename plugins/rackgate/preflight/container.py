@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.runner import Runner
     from rackgate.nouns.node import Card, Node
 
-__all__ = ["CONTAINER_PROBES", "probe_container"]
 
 CONTAINER_PROBES = {
     "cards_not_in_container": ("cards", "Declared cards that `nvidia-smi` does not list inside a container."),

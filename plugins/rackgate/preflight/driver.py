@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
     from rackgate.nouns.node import Card, Node
 
-__all__ = ["DRIVER_PROBES", "probe_domains", "probe_driver"]
 
 Probes = dict[tuple[str, str], Measurement]
 

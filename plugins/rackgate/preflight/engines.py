@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.target import EngineSpec
     from rackgate.stages.site import Site
 
-__all__ = ["probe_apis", "probe_engines", "probe_gateway"]
 
 Probes = dict[tuple[str, str], Measurement]
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.facts.fact import Fact
     from rackgate.hosts.facts.finding import HostFinding
 
-__all__ = ["HOST_STEPS", "NODE_PROBES", "probe_hosts", "probe_same"]
 
 Probes = dict[tuple[str, str], Measurement]
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rackgate.telemetry.kernel.local_source import KernelLogSource
     from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
 
-__all__ = ["HOST_DEADLINE_S", "NodesLook", "look_into_nodes", "who_answered"]
 
 Probes = dict[tuple[str, str], "Measurement"]
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.tools.nvidia_smi_inventory import CardProcess, ListedCard
     from rackgate.nouns.node import Card, Node
 
-__all__ = ["CARD_HOLDERS", "FACT_OF_PIN", "NODE_INVENTORY", "probe_holders", "probe_listing", "probe_pins"]
 
 Probes = dict[tuple[str, str], Measurement]
 

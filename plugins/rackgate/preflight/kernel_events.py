@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rackgate.telemetry.kernel.event_history import EventBook
     from rackgate.telemetry.kernel.xid import JudgedEvent
 
-__all__ = ["probe_events"]
 
 Probes = dict[tuple[str, str], Measurement]
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.facts.fact import Fact
     from rackgate.nouns.node import Node
 
-__all__ = ["LINK_PROBES", "probe_links"]
 
 Probes = dict[tuple[str, str], Measurement]
 

@@ -34,16 +34,6 @@ if TYPE_CHECKING:
     from rackgate.telemetry.reading import Reading
     from rackgate.telemetry.source import Source
 
-__all__ = [
-    "compared_nodes",
-    "held_back",
-    "measured_cards",
-    "measured_hosts",
-    "measured_nodes",
-    "memory_before_engines",
-    "probe_cards",
-    "recorded_facts",
-]
 
 Probes = dict[tuple[str, str], Measurement]
 

@@ -13,7 +13,6 @@ from rackgate.nouns.measurement import Measurement, Reason, missing
 if TYPE_CHECKING:
     from rackgate.hosts.runner import Runner
 
-__all__ = ["STORAGE_PROBES", "probe_storage"]
 
 Probes = dict[tuple[str, str], Measurement]
 

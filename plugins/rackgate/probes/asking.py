@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.node import Node
     from rackgate.nouns.target import Target
 
-__all__ = ["ONCE", "ask_nodes", "busy_cards"]
 
 ONCE = "rack"
 """Stands for the node where a probe runs once, on this machine."""

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.node import Card
     from rackgate.probes.probe import Probe
 
-__all__ = ["command_of", "filled", "shown_command"]
 
 _DEVICES = {
     "nvidia": ("--gpus", "all"),

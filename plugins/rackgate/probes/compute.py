@@ -10,8 +10,6 @@ import sys
 import time
 from typing import Any
 
-__all__ = ["main", "measured", "of_device"]
-
 
 def measured(torch: Any, device: Any, work: Any, each: float) -> tuple[float, int]:
     """Return the median speed of ten batches of work, in `each` per second, and their number."""

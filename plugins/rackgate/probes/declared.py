@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.target import Target
     from rackgate.probes.probe import Probe
 
-__all__ = ["why_not_probed"]
-
 
 def why_not_probed(row: Slo, entity: str, target: Target, probes: Mapping[str, Probe]) -> str:
     """Return why the row's probe is none for this entity, "" if it can be asked or there is none."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from rackgate.probes.probe import BadOutput
 
-__all__ = ["field", "number", "objects", "one_object", "shown"]
-
 _SHOWN = 160
 
 

@@ -12,8 +12,6 @@ from rackgate.probes.probe import Answer, Probe, Value, metric_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["measurements_of"]
-
 
 def measurements_of(
     probe: Probe, answers: Sequence[Answer], wanted: Iterable[tuple[str, str, str]]

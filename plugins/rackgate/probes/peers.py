@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from rackgate.hosts.runner import Command, Runner
 
-__all__ = ["run_with_peer"]
 
 _LISTENS_WITHIN_S = 15.0
 _PAUSE_S = 0.3

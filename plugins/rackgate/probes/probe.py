@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.measurement import Reason
     from rackgate.nouns.slo import Scope
 
-__all__ = ["PLACES", "PREFIX", "Answer", "Asked", "BadOutput", "Probe", "Value", "metric_of", "probe_of"]
 
 PREFIX = "probe."
 

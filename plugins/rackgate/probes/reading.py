@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from rackgate.hosts.runner import Ran
 
-__all__ = ["answer_of", "read_text"]
 
 _PASSWORD = re.compile(r"password is required|a terminal is required|password for \w+:", re.IGNORECASE)
 

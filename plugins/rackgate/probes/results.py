@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from rackgate.probes.probe import Answer, Asked, Probe
 
-__all__ = ["answer_from_file"]
-
 
 def answer_from_file(probe: Probe, asked: Asked, known: Container[str], answer: Answer) -> Answer:
     """Return what a file says of the node; one that is too old, or from the future, says nothing.

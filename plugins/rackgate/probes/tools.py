@@ -13,8 +13,6 @@ from rackgate.nouns.slo import Scope
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Tool", "compute_script", "tools"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:

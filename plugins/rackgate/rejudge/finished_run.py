@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.slo import Check
 
-__all__ = ["Finished", "NoEvidence", "read_finished"]
 
 _Plain = dict[str, Any]
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.slo import Check
     from rackgate.rejudge.finished_run import Finished
 
-__all__ = ["Judged", "judge_again"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rackgate.rejudge.finished_run import Finished
     from rackgate.telemetry.table import TelemetryTable
 
-__all__ = ["Differs", "offered_otherwise", "seen_again"]
 
 _JUDGED_ONLY = ("ttft_bound_ms", "tpot_bound_ms", "e2e_bound_ms")
 """Fields of a load that say how it is judged, not what is offered."""

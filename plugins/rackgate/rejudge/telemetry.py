@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from rackgate.telemetry.reading import Reading
 
-__all__ = ["telemetry_window"]
 
 _SAID_AGAIN_NS = 35_000_000_000
 """A field without a value was said again within this time, while its source answered."""

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.measurement import Measurement
     from rackgate.run.run import Run
 
-__all__ = ["ECONOMY", "Economies", "record_classes", "record_economy"]
 
 TOKENS, REQUESTS = "output_token_throughput", "request_throughput"
 

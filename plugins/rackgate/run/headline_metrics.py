@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from rackgate.metrics.observation import Observation
     from rackgate.run.run import Run
 
-__all__ = ["FIVE_NUMBERS", "record_five_numbers"]
 
 FIVE_NUMBERS = (
     ("output_token_throughput", "value"),

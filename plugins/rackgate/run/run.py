@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rackgate.evidence.record import Record, RecordLog
-from rackgate.judging.judge import Judgement, judge
+from rackgate.judging.judge import judge
 from rackgate.judging.message import gated_message, hint_of, number, verdict_message
 from rackgate.loadgen.progress import Silent, Teller
 from rackgate.metrics.layers import layer_of_row
 from rackgate.metrics.metric import measure
 from rackgate.nouns.measurement import Measurement, Reason, missing, tainted
 from rackgate.nouns.target import GRADES
-from rackgate.nouns.verdict import Verdict
+from rackgate.nouns.verdict import Judgement, Verdict
 from rackgate.run.economy import Economies
 from rackgate.run.payloads import (
     acceptance_entry,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.slo import Check
     from rackgate.nouns.target import Target
 
-__all__ = ["FolderInUse", "NotOpen", "Run"]
 
 _NO_SIGN = (Reason.UNREACHABLE, Reason.DIED, Reason.ABSENT)
 

@@ -19,8 +19,6 @@ from urllib.parse import urlsplit
 
 from rackgate.simulator.scenarios import BATCH_DEFECTS
 
-__all__ = ["main"]
-
 _IN_FLIGHT = 4
 _WRONG_RECORDS = 3
 _ATTEMPTS = 5

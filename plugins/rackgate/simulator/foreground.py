@@ -12,8 +12,6 @@ from rackgate.simulator.rack import SimulatedRack, start_rack
 if TYPE_CHECKING:
     from rackgate.simulator.settings import RackSettings
 
-__all__ = ["serve"]
-
 
 def serve(settings: RackSettings, *, as_json: bool, stream: IO[str]) -> int:
     """Run the rack until SIGINT or SIGTERM and return the exit status.

@@ -13,7 +13,6 @@ import httptools
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Exchange", "Handler", "HttpConnection", "json_bytes", "openai_error"]
 
 MAX_BODY_BYTES = 8 << 20
 

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CardKnobs", "GatewayKnobs", "NodeKnobs", "from_table", "to_table"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardKnobs:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-__all__ = ["bound_socket", "die_with_parent", "leave_on_end_of_input", "read_plan", "say"]
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -15,8 +15,6 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RackProcess", "RackStartFailed"]
-
 
 class RackStartFailed(RuntimeError):
     """A process of the simulated rack did not come up; the message holds the end of its log."""

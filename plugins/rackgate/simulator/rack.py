@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rackgate.simulator.node.state import CardState
     from rackgate.simulator.scenarios import Scenario
 
-__all__ = ["EngineHandle", "SimulatedRack", "start_rack"]
 
 _START_TIMEOUT_S = 30.0
 _REAP_TIMEOUT_S = 5.0

@@ -16,7 +16,6 @@ from rackgate.simulator.knobs import CardKnobs, GatewayKnobs, NodeKnobs, from_ta
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BATCH_DEFECTS", "HANDICAPS", "Proof", "Scenario", "parse_scenarios", "scenario", "scenarios"]
 
 HANDICAPS = ("", "slow", "die")
 """What a scenario may do to the load generator."""

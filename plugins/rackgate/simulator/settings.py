@@ -12,8 +12,6 @@ from rackgate.nouns.node import Card, Expect, Node, NodeAccess, Redfish, vendor_
 from rackgate.nouns.target import BatchSystem, EngineSpec, Gateway, Member, Prices, Target
 from rackgate.simulator.scenarios import Scenario, scenario
 
-__all__ = ["CARD_MODEL", "CARD_SKU", "RackSettings", "chosen_scenario", "pci_of", "simulated_target"]
-
 CARD_SKU = "SIM-700"
 CARD_MODEL = "Simulated {sku} 141GB"
 _LOGIN = "RACKGATE_SIMULATED_CONTROLLER"  # a variable that nobody sets: the controller asks for nothing

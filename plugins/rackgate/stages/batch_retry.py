@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rackgate.run.run import Run
     from rackgate.stages.site import Site
 
-__all__ = ["SHIPPED_RUNNER", "run_batch"]
 
 SHIPPED_RUNNER = (
     *(sys.executable, "-m", "rackgate.batch.runner"),

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from rackgate.run.run import Run
     from rackgate.stages.site import Site
 
-__all__ = ["SIMULATOR", "lower_grade_of_simulators"]
 
 SIMULATOR = "rackgate"
 """What the simulated engine and its gateway say at /v1/models as `owned_by`."""

@@ -16,13 +16,12 @@ from rackgate.stages.planned_loads import tell_left_out, too_long
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rackgate.engines.metrics_page import MetricsPage
     from rackgate.loadgen import Endpoint, OfferedLoad, RunningLoad
-    from rackgate.loadgen.engine_counters.prefix_cache import MetricsPage
     from rackgate.nouns.load import Load
     from rackgate.nouns.target import Target
     from rackgate.run.run import Run
 
-__all__ = ["follow", "lag_limit_ms", "offer_load", "offer_look", "record_look"]
 
 _END_LIMIT_S = 10.0
 _ATTEMPTS = 2

@@ -6,8 +6,8 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rackgate.checks.plan import pairs_of
 from rackgate.metrics.observation import Observation, Offer
+from rackgate.nouns.entities import pairs_of
 from rackgate.nouns.fault import FaultTimeline
 from rackgate.run.economy import record_economy
 from rackgate.run.headline_metrics import record_five_numbers
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from rackgate.run.run import Run
     from rackgate.stages.site import Site
     from rackgate.telemetry.sampler import Sampler
-
-__all__ = ["observe", "offer_through_kill", "pair_rounds", "whole_run"]
 
 
 _PATIENCE_S = 3.0

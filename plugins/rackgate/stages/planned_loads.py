@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.load import Load
     from rackgate.run.run import Run
 
-__all__ = ["loads_of", "tell_left_out", "too_long"]
-
 
 def loads_of(run: Run, stage: str, first: str) -> tuple[str, ...]:
     """Return the loads of a stage: its own one, then each that a row names and will be judged by."""

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.measurement import Measurement
     from rackgate.run.run import Run
 
-__all__ = ["probe_stage"]
 
 _LOG_CHARACTERS = 1 << 20
 

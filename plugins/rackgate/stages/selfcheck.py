@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.load import Load
     from rackgate.run.run import Run
 
-__all__ = ["reference_of"]
 
 _ON_EACH_ENGINE = ("single_card", "two_card")
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.target import EngineSpec, Gateway, Target
     from rackgate.run.run import Run
 
-__all__ = ["Site", "open_site"]
 
 _WIDTH = 16
 

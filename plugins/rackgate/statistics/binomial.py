@@ -10,7 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["binomial_cdf", "binomial_window"]
 
 _DEVIATIONS = 12.0
 _SLACK = 60.0

@@ -9,8 +9,6 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["with_failures"]
-
 
 def with_failures(latencies: npt.ArrayLike, failed_count: int) -> npt.NDArray[np.float64]:
     """Return the latencies of the ok requests, followed by one +infinity for each failed request.

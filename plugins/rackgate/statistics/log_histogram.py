@@ -10,8 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["LogHistogram"]
-
 
 class LogHistogram:
     """Counts values at or above 0 in buckets whose bounds grow by one factor.

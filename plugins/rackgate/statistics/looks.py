@@ -9,7 +9,6 @@ from rackgate.nouns.slo import Op
 if TYPE_CHECKING:
     from rackgate.nouns.measurement import Bounds
 
-__all__ = ["MOST_LOOKS", "decided", "look_confidence"]
 
 MOST_LOOKS = 3
 """Looks at one growing sample; their sizes are fixed beforehand."""

@@ -14,8 +14,6 @@ from rackgate.statistics.binomial import binomial_window
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["nearest_rank", "order_ranks", "percentile_bounds", "samples_needed"]
-
 
 def nearest_rank(values: npt.ArrayLike, quantile: float) -> float | None:
     """Return the smallest observed value with at least `quantile` of the values at or below it.

@@ -11,7 +11,6 @@ from rackgate.statistics.binomial import binomial_cdf
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["mtbf_lower_bound_h", "proportion_bounds"]
 
 _HALVINGS = 100
 

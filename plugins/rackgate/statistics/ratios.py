@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["Balance", "balance", "drift", "scaling_efficiency", "throughput_per_s"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:

@@ -11,14 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = [
-    "THROTTLE_MASK",
-    "SeriesValue",
-    "energy_from_counter_j",
-    "last_fifth_mean",
-    "throttle_time_s",
-    "time_weighted_mean",
-]
 
 THROTTLE_MASK = 0xE8
 """Bits of `clock_event_reasons` that are faults: hardware slowdown, thermal (both), power brake."""

@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.target import Target
     from rackgate.telemetry.source import Source
 
-__all__ = [
-    "CARD_SOURCES",
-    "TelemetryPlan",
-    "assemble",
-    "card_kind_of",
-    "card_source_of",
-    "chassis_source_of",
-    "kernel_log_of",
-    "plan_of",
-    "runner_of",
-]
 
 _KMSG = Path("/dev/kmsg")
 

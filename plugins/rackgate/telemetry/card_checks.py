@@ -24,21 +24,6 @@ if TYPE_CHECKING:
 
     from rackgate.telemetry.table import Series, TelemetryTable
 
-__all__ = [
-    "THROTTLE_COUNTERS",
-    "busy_median",
-    "cap_shortfall",
-    "clock_events",
-    "clock_symptoms",
-    "deviation_from_peers",
-    "idle_share",
-    "limit_of",
-    "peak_share_of_limit",
-    "share_of_limit",
-    "slowest_state",
-    "standing_share",
-    "throttle_by_counters_s",
-]
 
 THROTTLE_COUNTERS = ("sw_thermal_slowdown_ns", "hw_thermal_slowdown_ns", "hw_power_brake_ns")
 """Counters of the clock events that are faults; the power cap is none."""

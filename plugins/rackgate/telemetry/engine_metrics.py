@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from prometheus_client.samples import Sample
 
-__all__ = ["EngineMetricsSource", "EnginePage", "TtftHistogram", "parse_engine_page"]
 
 _FIELDS = ("requests_running", "requests_waiting", "kv_cache_use", "generation_tokens")
 _HIGHEST = frozenset({"kv_cache_use"})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["NAMES", "TTFT_HISTOGRAMS"]
-
 NAMES: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "vllm:num_requests_running": ("requests_running", ()),
     "vllm:num_requests_waiting": ("requests_waiting", ()),

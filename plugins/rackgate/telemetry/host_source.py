@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.facts.fact import Fact
     from rackgate.hosts.runner import Ran, Runner
 
-__all__ = ["HostSource", "host_signals", "uncounted"]
 
 _COUNTERS = ("symbol_error", "link_downed", "port_rcv_errors", "link_error_recovery")
 _FILES = (

@@ -10,20 +10,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.measurement import Reason
     from rackgate.nouns.node import Node
 
-__all__ = [
-    "CARD_FIELDS",
-    "CHASSIS_FIELDS",
-    "ENGINE_FIELDS",
-    "EVENT_FIELDS",
-    "FAST",
-    "FIELDS",
-    "HOST_FIELDS",
-    "KERNEL_EVENTS",
-    "REQUIRED",
-    "Reading",
-    "kernel_event_kind",
-    "missing_readings",
-]
 
 _FAST_CARD_FIELDS = {
     "temperature_c": "°C",

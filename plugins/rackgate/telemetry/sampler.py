@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rackgate.telemetry.reading import Reading
     from rackgate.telemetry.source import Source
 
-__all__ = ["Sampler", "polled"]
 
 _KEPT_READINGS = 200_000
 _LOOKED_THROUGH = 20_000

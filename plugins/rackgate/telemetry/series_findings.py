@@ -12,20 +12,6 @@ from rackgate.nouns.measurement import Reason, Symptom
 if TYPE_CHECKING:
     from rackgate.telemetry.table import Series
 
-__all__ = [
-    "Finding",
-    "codes_that_came",
-    "growth",
-    "highest",
-    "highest_standing",
-    "least",
-    "mean_over",
-    "most_per_minute",
-    "no_sample",
-    "present_samples",
-    "uncovered",
-    "window_values",
-]
 
 _MINUTE_NS = 60_000_000_000
 _SILENT_NS = 7_000_000_000  # an unchanged value is kept every 5 s

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.measurement import Reason
     from rackgate.telemetry.reading import Reading
 
-__all__ = ["AskedSeldom", "ListsCards", "Source"]
-
 
 class Source(Protocol):
     """Something that can be asked for readings, each time from the same thread.

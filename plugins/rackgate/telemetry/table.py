@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-__all__ = ["Series", "TelemetryTable"]
 
 _WORDS = ("node", "entity", "field", "unit", "reason", "detail")
 _STAYS = ("detail",)  # not part of the published columns of old files

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from rackgate.telemetry.reading import Reading
 
-__all__ = ["REACH_BACK_NS", "Thinning"]
 
 REACH_BACK_NS = 6_000_000_000
 """How far back the last kept value of an unchanged signal can lie, while its source answers."""

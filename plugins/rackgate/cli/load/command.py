@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rackgate.cli.load.offer import Caller
     from rackgate.nouns.load import Load
 
-__all__ = ["add_parser"]
 
 _SEEDS = 1 << 31
 

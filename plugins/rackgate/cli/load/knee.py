@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rackgate.loadgen.knee import Look, RateProbe
     from rackgate.nouns.load import Load
 
-__all__ = ["refuse_search", "search"]
 
 _REQUESTS = 200
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.load import Load
     from rackgate.nouns.target import LoadMachines
 
-__all__ = ["Caller", "endpoint_of", "fitted", "machines_of"]
 
 _END_LIMIT_S = 10.0
 
@@ -41,8 +40,9 @@ class Caller:
         requests: int | None = None,
     ) -> tuple[OfferedLoad, bool]:
         """Return what was measured, with the engine's prefix-cache counters, and whether Ctrl-C ended it."""
+        from rackgate.engines.metrics_page import MetricsPage
         from rackgate.loadgen import start_load
-        from rackgate.loadgen.engine_counters.prefix_cache import MetricsPage, counters_meanwhile, read_pages
+        from rackgate.loadgen.engine_counters.prefix_cache import counters_meanwhile, read_pages
         from rackgate.loadgen.progress import StreamTeller, watch
 
         goes = self.endpoint

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.load import Load
     from rackgate.nouns.measurement import Measurement
 
-__all__ = ["Result", "as_json", "as_text", "knee_json", "knee_text", "probe_line"]
 
 Kept = dict[str, tuple[str, str]]
 Error = tuple[float | None, str, float]

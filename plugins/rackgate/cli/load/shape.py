@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.load import Limits, Load, Phase, Spread
 
-__all__ = ["add_shape", "load_of"]
 
 _REQUESTS = 200
 _LIMITS = ("connect", "first_token", "stall", "total")

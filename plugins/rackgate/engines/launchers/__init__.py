@@ -1,6 +1,6 @@
 """How an engine is had: found at a URL, started as a process, in a container, in Kubernetes.
 
-A launcher is a function (rackgate.engine.Launcher) and a checker of its own table in the target file.
+A launcher is a function (rackgate.nouns.engine.Launcher) and a checker of its own table in the target file.
 """
 
 from __future__ import annotations
@@ -12,48 +12,49 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
-    from pathlib import Path
+    from types import ModuleType
 
     from rackgate.nouns.engine import Engine, Launcher
-    from rackgate.nouns.target import EngineSpec, Target
+    from rackgate.nouns.target import EngineSpec
 
-__all__ = ["LAUNCHERS", "check_settings", "load_checked_target", "register_launchers"]
+    SettingsChecker = Callable[[Mapping[str, object]], list[str]]
 
-_HERE = "rackgate.engines.launchers"
-LAUNCHERS = {
-    "remote": f"{_HERE}.remote",
-    "process": f"{_HERE}.processes.launcher",
-    "container": f"{_HERE}.containers.launcher",
-    "kubernetes": f"{_HERE}.pods.launcher",
+__all__ = ["register_launchers", "settings_checkers"]
+
+_LAUNCHERS = {
+    "remote": ("remote", "remote"),
+    "process": ("processes.launcher", "processes.launcher"),
+    "container": ("containers.launcher", "containers.settings"),
+    "kubernetes": ("pods.launcher", "pods.launcher"),
 }
-"""Where each launcher lives, by the name that a target file uses."""
+"""By the name in a target file: the module of the launcher, and the module of `check_settings`."""
 
 
-def register_launchers(register: Callable[[str, Launcher], None]) -> None:
-    """Register all launchers; each one's module is imported when it is first used."""
-    for name in LAUNCHERS:
-        register(name, _later(name))
+def register_launchers(register: Callable[[str, Launcher, SettingsChecker], None]) -> None:
+    """Register the shipped launchers with their settings checkers; a module is imported on first use."""
+    for name, check_settings in settings_checkers().items():
+        register(name, _later(name), check_settings)
 
 
-def check_settings(launcher: str, settings: Mapping[str, object]) -> list[str]:
-    """Return what is wrong with `[engine.settings]` for this launcher; raises `KeyError` for no launcher."""
-    checker = import_module(LAUNCHERS[launcher]).check_settings
-    return cast("list[str]", checker(settings))
+def settings_checkers() -> dict[str, SettingsChecker]:
+    """Return, by launcher, the function that lists the problems of an `[engine.settings]` table."""
+    return {name: partial(_check_settings, name) for name in _LAUNCHERS}
 
 
-def load_checked_target(path: Path) -> Target:
-    """Return the target of a file that uses these launchers alone; raises `ConfigError`."""
-    from rackgate.config.target_file import load_target
-
-    return load_target(path, {name: partial(check_settings, name) for name in LAUNCHERS})
+def _check_settings(launcher: str, settings: Mapping[str, object]) -> list[str]:
+    return cast("list[str]", _module(_LAUNCHERS[launcher][1]).check_settings(settings))
 
 
 def _later(name: str) -> Launcher:
     def launch(
         spec: EngineSpec, *, run_id: str, log_dir: str, **more: object
     ) -> AbstractContextManager[Engine]:
-        launcher = getattr(import_module(LAUNCHERS[name]), name)
+        launcher = getattr(_module(_LAUNCHERS[name][0]), name)
         return cast("AbstractContextManager[Engine]", launcher(spec, run_id=run_id, log_dir=log_dir, **more))
 
     launch.__name__ = name
     return launch
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"{__name__}.{name}")

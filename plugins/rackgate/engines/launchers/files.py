@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["BOX_FOLDER", "FILES_KEY", "file_problems", "filled_files", "write_files"]
 
 FILES_KEY = {"files": Key(kind=TEXT_TABLE)}
 """File name = its text, in which the launcher's words are filled in."""

@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from rackgate.engines.catalogue import CatalogueEntry
     from rackgate.nouns.target import EngineSpec
 
-__all__ = [
-    "ENGINE_KEYS",
-    "IMAGE_KEYS",
-    "engine_problems",
-    "entry_of",
-    "filled_environment",
-    "filled_in",
-    "placeholders",
-    "with_defaults",
-]
 
 ENGINE_KEYS = {
     "engine": Key(kind=TEXT),

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.target import EngineSpec
 
-__all__ = ["MEMBERS_KEY", "EngineGroup", "Part", "PartSpec", "member_problems", "parts_of", "peer_values"]
 
 MEMBERS_KEY = {"members": Key(kind=TABLES)}
 _MEMBER_KEYS = {

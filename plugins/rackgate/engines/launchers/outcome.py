@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from rackgate.engines.probe import EngineProbe
     from rackgate.nouns.target import EngineSpec
 
-__all__ = [
-    "ExplainedFailure",
-    "LogEnd",
-    "ended",
-    "key_headers",
-    "log_end",
-    "log_tail",
-    "not_ready",
-    "redacted",
-    "start_refused",
-    "tail_of_file",
-]
 
 _TAIL_BYTES = 65_536
 _TAIL_LINES = 40

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from rackgate.engines.catalogue import ProgressMark
 
-__all__ = ["ProgressWatch", "latest_mark", "silent"]
-
 
 def silent(text: str) -> None:
     """Take a line of progress and do nothing with it."""

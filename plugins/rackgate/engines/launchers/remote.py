@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.target import EngineSpec
 
-__all__ = ["KEYS", "check_settings", "remote"]
 
 KEYS = {"ready_timeout_s": Key(kind=NUMBER), "engine": Key(kind=TEXT), **POD_KEYS}
 

@@ -15,15 +15,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.target import EngineSpec
 
-__all__ = [
-    "SECRET_KEYS",
-    "SecretMissing",
-    "Secrets",
-    "WrappedStart",
-    "hidden_values",
-    "read_secrets",
-    "wrapped_start",
-]
 
 SECRET_KEYS = {
     "env_from": Key(kind=TEXTS),

@@ -9,30 +9,6 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = [
-    "COUNT",
-    "FLAG",
-    "NUMBER",
-    "PORT",
-    "SHARE",
-    "TABLES",
-    "TEXT",
-    "TEXTS",
-    "TEXT_TABLE",
-    "WHOLE",
-    "WHOLE_TABLE",
-    "Key",
-    "flag",
-    "number",
-    "problems_of",
-    "tables",
-    "text",
-    "text_table",
-    "texts",
-    "whole",
-    "whole_table",
-]
-
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != ""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from rackgate.engines.catalogue import KnownFailure
 
-__all__ = ["Explanation", "explain"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:

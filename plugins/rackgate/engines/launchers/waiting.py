@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from rackgate.engines.launchers.members import Part, PartSpec
     from rackgate.nouns.target import EngineSpec
 
-__all__ = ["Start", "check_protocol", "handle_of", "ready_engine"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.launchers.pods.cluster import Cluster, ClusterRefused, open_cluster
 from rackgate.engines.launchers.settings import text
-from rackgate.engines.leftovers.leftovers import LABEL_PREFIX, Leftover, is_left
+from rackgate.engines.leftovers.launch_records import LABEL_PREFIX
+from rackgate.engines.leftovers.leftovers import Leftover, is_left
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rackgate.nouns.target import Target
 
-__all__ = ["Namespace", "find_in", "namespaces_of", "remove_from"]
 
 _SELECTOR = "app.kubernetes.io/managed-by=rackgate"
 _KINDS = ("Deployment", "Service", "Secret")

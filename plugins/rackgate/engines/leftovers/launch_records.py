@@ -9,21 +9,6 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = [
-    "LABEL_PREFIX",
-    "TOKEN_VARIABLE",
-    "Launch",
-    "boot_id",
-    "forget",
-    "is_alive",
-    "owner_labels",
-    "process_fields",
-    "process_start",
-    "read_launch",
-    "remember",
-    "state_folder",
-]
-
 LABEL_PREFIX = "rackgate."
 TOKEN_VARIABLE = "RACKGATE_LAUNCH"  # noqa: S105
 """Set in every engine's environment, so that orphans of a dead main process can be told apart."""

@@ -24,11 +24,8 @@ from rackgate.engines.leftovers.launch_records import (
     boot_id,
     forget,
     is_alive,
-    owner_labels,
     process_fields,
-    process_start,
     read_launch,
-    remember,
     state_folder,
 )
 
@@ -37,21 +34,6 @@ if TYPE_CHECKING:
 
     import docker
 
-__all__ = [
-    "LABEL_PREFIX",
-    "TOKEN_VARIABLE",
-    "Launch",
-    "Leftover",
-    "boot_id",
-    "find_leftovers",
-    "forget",
-    "is_left",
-    "owner_labels",
-    "process_start",
-    "remember",
-    "remove",
-    "state_folder",
-]
 
 _KILL_LIMIT_S = 5.0
 

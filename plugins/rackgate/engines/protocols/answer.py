@@ -8,8 +8,6 @@ from rackgate.engines.protocols.protocol import Answer, Ending, ToolCall
 from rackgate.engines.protocols.sanity import degenerate
 from rackgate.nouns.sample import Outcome
 
-__all__ = ["AnswerEnd", "AnswerSoFar", "Unreadable"]
-
 FINISHED = frozenset({"stop", "length", "tool_calls", "function_call", "content_filter"})
 """Finish reasons of a request that ran to its end; any other one is a failure."""
 

@@ -22,7 +22,6 @@ from rackgate.engines.protocols.sse import EventTooLong, SseParser
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["BodyReader", "StreamReader"]
 
 _WHO = b'"system_fingerprint"'
 _SAYS_WHO = re.compile(_WHO + rb': ?"[^"]')

@@ -13,8 +13,6 @@ from rackgate.engines.protocols.protocol import JSON, STREAM, Dialect, json_byte
 if TYPE_CHECKING:
     from rackgate.engines.protocols.protocol import AnswerReader, ChatRequest
 
-__all__ = ["COMPLETIONS", "COMPLETIONS_WHOLE", "OPENAI_WHOLE", "Completions", "WholeOpenAi"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completions:

@@ -14,8 +14,6 @@ from rackgate.engines.protocols.protocol import JSON, Dialect, json_bytes
 if TYPE_CHECKING:
     from rackgate.engines.protocols.protocol import AnswerReader, ChatRequest
 
-__all__ = ["KSERVE", "KServe", "interpret"]
-
 
 def interpret(reading: AnswerSoFar, name: str, data: bytes) -> None:  # noqa: ARG001 - a body has no name
     """Read a whole body. Raises `ValueError` if it holds no output."""

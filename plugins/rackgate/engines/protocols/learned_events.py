@@ -16,17 +16,6 @@ from typing import Any, TypeAlias
 
 from rackgate.engines.protocols.answer import AnswerSoFar
 
-__all__ = [
-    "LONGEST_WORD",
-    "Effect",
-    "Interpret",
-    "Learned",
-    "Template",
-    "plain_text",
-    "plain_word",
-    "preface_of",
-]
-
 Interpret: TypeAlias = Callable[[AnswerSoFar, str, bytes], None]
 """Reads one event (name, data) of a protocol; raises `ValueError` for one that cannot be understood."""
 

@@ -14,18 +14,6 @@ from rackgate.engines.protocols.protocol import Dialect, Ending, json_bytes
 if TYPE_CHECKING:
     from rackgate.engines.protocols.protocol import Answer, AnswerReader, ChatRequest
 
-__all__ = [
-    "OPENAI",
-    "OPENAI_PLAIN",
-    "ChatStream",
-    "OpenAi",
-    "error_of",
-    "frame_of",
-    "interpret",
-    "interpret_body",
-    "read_body",
-]
-
 
 def interpret(reading: AnswerSoFar, name: str, data: bytes) -> None:
     """Read one event. Raises `ValueError` if it is neither JSON nor `[DONE]`."""

@@ -14,21 +14,6 @@ if TYPE_CHECKING:
     from rackgate.engines.protocols.answer import AnswerEnd, AnswerSoFar
     from rackgate.nouns.sample import Outcome
 
-__all__ = [
-    "JSON",
-    "PROTOCOLS",
-    "STREAM",
-    "Answer",
-    "AnswerReader",
-    "ChatProtocol",
-    "ChatRequest",
-    "Dialect",
-    "Ending",
-    "ToolCall",
-    "json_bytes",
-    "protocol_named",
-]
-
 
 STREAM = "text/event-stream"
 JSON = "application/json"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["degenerate"]
-
 _LONGEST_UNIT = 32
 _LEAST_REPEATS = 8
 _LEAST_LENGTH = 16

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MAX_EVENT_BYTES", "EventTooLong", "SseParser"]
-
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 """Longest line or event that is kept; a peer that never ends a line must not fill the memory."""
 

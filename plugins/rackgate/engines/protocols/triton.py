@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rackgate.engines.protocols.answer import AnswerSoFar
     from rackgate.engines.protocols.protocol import AnswerReader, ChatRequest
 
-__all__ = ["TRITON", "Triton", "interpret"]
-
 
 def interpret(reading: AnswerSoFar, name: str, data: bytes) -> None:  # noqa: ARG001 - Triton names no events
     """Read one event. Raises `ValueError` if it is no JSON object."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from rackgate.hosts.runner import Ran, Runner
 
-__all__ = ["CLOCK_COMMANDS", "clock_fact", "clock_to_ours", "distance_s"]
 
 CLOCK_COMMANDS = {
     "chronyc": Command(argv=("chronyc", "-c", "tracking"), grant="the package chrony, running"),

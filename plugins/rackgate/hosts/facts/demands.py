@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rackgate.nouns.target import Target
 
-__all__ = ["HostDemands", "demands_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostDemands:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.facts.demands import HostDemands
     from rackgate.hosts.facts.finding import Facts, Found
 
-__all__ = ["look_at_driver"]
-
 
 def look_at_driver(facts: Facts, demands: HostDemands) -> Found:
     """Return what is wrong with the driver, then with the fabric manager, IMEX and persistence."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FabricCard", "FabricFinding", "judge_fabric"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricCard:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rackgate.nouns.measurement import Reason
 
-__all__ = ["Fact"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fact:

@@ -12,7 +12,6 @@ from rackgate.nouns.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Facts", "Found", "HostFinding", "fail", "unknown", "unsure", "warn"]
 
 _UNREAD = Fact(None, Reason.ABSENT, "it was not asked")
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from rackgate.hosts.runner import Runner
 
-__all__ = ["FACTS", "Fact", "driver_mismatch", "hung_tools", "read_host"]
 
 _PATIENCE_S = 1.5
 """Where no persistence daemon runs `nvidia-smi` wakes every card first: seconds for each."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from rackgate.hosts.runner import Ran
 
-__all__ = ["imex_domain", "nic_firmware", "nvme_drives", "nvswitches", "partitions", "ports"]
 
 _FULL_MEMBER = 0x8000
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
 
-__all__ = ["COMPARED", "Outlier", "Split", "compared_facts", "image_digests", "outliers", "splits"]
 
 COMPARED = (
     *("kernel", "os", "driver_module", "driver_library", "nvidia_loaded", "nouveau_loaded"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from rackgate.hosts.facts.clock import CLOCK_COMMANDS
 from rackgate.hosts.runner import Command
 
-__all__ = ["COMMANDS", "DRIVERS_TOOL", "FILES"]
-
 FILES = (
     "/proc/sys/kernel/osrelease",
     "/proc/modules",

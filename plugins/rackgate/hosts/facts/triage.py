@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.facts.fact import Fact
     from rackgate.hosts.facts.finding import Found
 
-__all__ = ["STEPS", "host_findings"]
 
 _LEAST_SHM_BYTES = 1 << 30
 _LEAST_MEMLOCK_BYTES = 1 << 30

@@ -12,14 +12,6 @@ from rackgate.hosts.pci import canonical_pci
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "Cell",
-    "SmiFault",
-    "SmiRow",
-    "driver_problem",
-    "lost_cards",
-    "parse_query",
-]
 
 _UNSUPPORTED = frozenset({"n/a", "not supported", "not available", "not active", "disabled", ""})
 _FAULTS = {"gpu requires reset": "reset required", "gpu is lost": "lost"}

@@ -14,15 +14,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.node import Card
 
-__all__ = [
-    "CardProcess",
-    "Inventory",
-    "ListedCard",
-    "listed_as",
-    "mig_instances",
-    "parse_inventory",
-    "parse_links",
-]
 
 _NOTHING = frozenset({"", "n/a", "[n/a]", "none", "requested functionality has been deprecated"})
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rackgate.loadgen.results.offered import OfferedLoad
     from rackgate.loadgen.results.table import SampleTable
 
-__all__ = ["FASTER", "CacheAudit", "Repeats", "audit_load", "audit_of", "compare_repeats"]
 
 PAIRS = 20
 FASTER = 1.5

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rackgate.nouns.route import DIRECT, Route
+from rackgate.engines.metrics_page import MetricsPage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -14,31 +14,12 @@ if TYPE_CHECKING:
     from rackgate.nouns.load import Load
     from rackgate.telemetry.engine_metrics import EnginePage
 
-__all__ = [
-    "MOST_FROM_CACHE",
-    "MetricsPage",
-    "PrefixCounters",
-    "counters_meanwhile",
-    "counters_of",
-    "engine_page",
-    "least_from_cache",
-    "read_pages",
-]
 
 MOST_FROM_CACHE = 0.25
 """Of a load whose prompts share nothing: what an engine may take from its cache and still be measured."""
 
 _LIMIT_S = 2.0
 _WIDTH = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsPage:
-    """Where an engine tells its counters, and by which route; `headers` may carry a key."""
-
-    url: str
-    headers: Mapping[str, str]
-    route: Route = DIRECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from rackgate.telemetry.engine_metrics import EnginePage
 
-__all__ = ["histogram_entry", "histogram_of", "histograms_meanwhile"]
-
 
 def histograms_meanwhile(
     before: Mapping[str, EnginePage | None], after: Mapping[str, EnginePage | None]

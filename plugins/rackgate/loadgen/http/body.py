@@ -10,7 +10,6 @@ from rackgate.loadgen.http.head import Framing
 if TYPE_CHECKING:
     from rackgate.loadgen.http.head import Head
 
-__all__ = ["Body", "BodyError", "Chunked", "Closed", "Sized", "body_of"]
 
 _SIZES = {b"%x" % size: size for size in range(1, 4096)}
 _SIZE_LINES = {size + len(line) + 4: line + b"\r\n" for line, size in _SIZES.items()}

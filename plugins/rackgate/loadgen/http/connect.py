@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from rackgate.loadgen.http.transport import Server
 
-__all__ = ["dial"]
 
 _Protocol = TypeVar("_Protocol", bound=asyncio.Protocol)
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rackgate.loadgen.http.head import Head
     from rackgate.loadgen.http.transport import Sink
 
-__all__ = ["Connection", "Owner", "reason_of"]
 
 MAX_HEAD_BYTES = 1 << 20
 MOST_READS_ASIDE = 32

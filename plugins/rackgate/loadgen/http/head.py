@@ -12,7 +12,6 @@ import httptools
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Framing", "Head", "HeadError", "check_head", "parse_head"]
 
 _KNOWN_HEADS = 1024
 _LONGEST_KNOWN = 4096

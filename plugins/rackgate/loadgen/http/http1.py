@@ -21,7 +21,6 @@ from rackgate.nouns.route import tls_of
 if TYPE_CHECKING:
     from rackgate.loadgen.http.transport import Server, Sink
 
-__all__ = ["HttpClient"]
 
 SLICE_NS = 50_000
 """For so long connections are looked at per turn of the loop: arrivals wait for that and for one of them."""

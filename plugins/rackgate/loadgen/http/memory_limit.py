@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.load import Load
 
-__all__ = ["MOST_BYTES", "Room", "longest_output"]
 
 MOST_BYTES = 64 << 20
 """No response is longer than this, however many tokens were asked for."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from rackgate.engines.protocols.protocol import Ending
     from rackgate.loadgen.http.head import Head
 
-__all__ = ["Exchange", "Finish", "Server", "Sink", "Transport"]
-
 
 class Exchange(Protocol):
     """One request under way."""

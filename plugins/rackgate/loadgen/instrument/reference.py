@@ -14,8 +14,8 @@ import numpy as np
 
 from rackgate.loadgen.child import start_child
 from rackgate.loadgen.instrument.reference_server import Script
-from rackgate.loadgen.requests.plan import Endpoint
 from rackgate.loadgen.running import start_load
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.measurement import Reason
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rackgate.loadgen.results.offered import OfferedLoad
     from rackgate.nouns.load import Load
 
-__all__ = ["InstrumentError", "ReferenceDied", "measure_instrument", "reference_server"]
 
 _START_LIMIT_S = 20.0
 _FETCH_LIMIT_S = 10.0

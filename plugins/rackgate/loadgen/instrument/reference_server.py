@@ -20,8 +20,6 @@ import httptools
 
 from rackgate.loadgen.worker.priority import go_first
 
-__all__ = ["Script", "main"]
-
 _NICENESS = -5
 """Before what else the machine does, but after the load generator: a sender that is put aside by the server
 that it wakes stamps late, which no engine on another machine does to it."""

@@ -11,7 +11,6 @@ from rackgate.nouns.load import Arrival, Load
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["REFERENCE", "accepted_ms", "most_streams", "sized", "streams_of"]
 
 REFERENCE = Load(
     name="reference", prompt_tokens=16, output_tokens=16, arrival=Arrival.POISSON, rate_per_s=120.0,

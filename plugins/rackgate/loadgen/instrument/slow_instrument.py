@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from rackgate.loadgen.http.transport import Server
 
-__all__ = ["HANDICAPS", "client_of", "spoil"]
 
 HANDICAPS = ("", "slow", "die", "late")
 """None; the event loop stands still for 40 of every 100 ms; the worker exits abruptly half-way; what arrives

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rackgate.loadgen.remote.load_machine import Heard
     from rackgate.loadgen.requests.plan import Plan
 
-__all__ = ["Carrying", "Start"]
 
 _TIMES = 32
 """Round trips of one reading of a clock."""

@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = [
-    "ClockReading",
-    "MachineClock",
-    "clock_path",
-    "compare_clocks",
-    "keep_clock",
-    "moved",
-    "read_clock",
-]
 
 _MOST_DRIFT = 500e-6
 """NTP slews a clock by no more than 500 ppm; one that runs off faster was stopped, or moved."""

@@ -25,7 +25,6 @@ from rackgate.loadgen.worker_process import WorkerProcess
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["MOST_AT_ONCE", "About", "Heard", "LoadMachine"]
 
 MOST_AT_ONCE = 1 << 22
 """Bytes of samples of one worker that go out in one answer."""

@@ -25,10 +25,10 @@ from rackgate.nouns.decode import noun_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rackgate.loadgen.requests.plan import Endpoint, Plan
+    from rackgate.loadgen.requests.plan import Plan
+    from rackgate.nouns.endpoint import Endpoint
     from rackgate.nouns.target import LoadMachines
 
-__all__ = ["NoLoadMachines", "Relay", "address_of", "check_machines"]
 
 _CONNECT_S = 5.0
 _GREETING_S = 60.0

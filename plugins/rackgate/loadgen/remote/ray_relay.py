@@ -26,7 +26,6 @@ from rackgate.nouns.target import LoadMachines
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["main"]
 
 _ANSWER_S = 30.0
 _FIRST_ANSWER_S = 45.0

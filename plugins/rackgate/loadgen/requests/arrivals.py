@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.load import Load, Phase
 
-__all__ = ["schedule_ns"]
-
 
 def schedule_ns(
     load: Load,

@@ -16,7 +16,6 @@ from rackgate.loadgen.requests.words import WORDS
 if TYPE_CHECKING:
     from rackgate.engines.protocols.protocol import ChatProtocol
 
-__all__ = ["PromptSource", "Prompts"]
 
 _SALT_WORDS = 12
 _BLOCKS = 16

@@ -18,15 +18,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.load import Load
 
-__all__ = [
-    "MOONCAKE_BLOCK_TOKENS",
-    "TRACE_FORMATS",
-    "Trace",
-    "TraceError",
-    "TraceRequest",
-    "read_trace",
-    "trace_of",
-]
 
 MOONCAKE_BLOCK_TOKENS = 512
 """Tokens that one of Mooncake's hash ids stands for."""

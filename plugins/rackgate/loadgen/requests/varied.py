@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from rackgate.loadgen.requests.trace import TraceRequest
     from rackgate.nouns.load import Load, Spread
 
-__all__ = ["VariedPrompts", "draw_length"]
-
 
 def draw_length(mean: int, spread: Spread | None, random: Random) -> int:
     """Return one length in tokens, at least 1; without a spread it is the mean.

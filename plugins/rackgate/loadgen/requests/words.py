@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["WORDS", "WordPool", "token_counter", "words_of"]
 
 WORDS = tuple(
     """

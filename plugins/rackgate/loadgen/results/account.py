@@ -12,7 +12,6 @@ from rackgate.statistics.percentiles import nearest_rank
 if TYPE_CHECKING:
     from rackgate.loadgen.results.table import SampleTable
 
-__all__ = ["account_of", "chunk_counted", "shared_read_share"]
 
 CHUNKS = "chunks"
 """The token source of an answer whose tokens the server did not count."""

@@ -16,24 +16,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.load import Origin
 
-__all__ = [
-    "COUNTS",
-    "DERIVED",
-    "KEPT",
-    "LABELS",
-    "MADE",
-    "MOMENTS",
-    "TEXTS",
-    "TRACEPARENT",
-    "Column",
-    "Columns",
-    "columns_of",
-    "derived",
-    "flat",
-    "objects",
-    "sample_of",
-    "texts_of",
-]
 
 Column: TypeAlias = NDArray[Any]
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["Distribution", "ForeignError", "ForeignReport", "read_foreign"]
-
 
 class ForeignError(ValueError):
     """A file that is no result of a known load generator."""

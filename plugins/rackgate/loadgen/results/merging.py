@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.load import Origin
     from rackgate.nouns.sample import Sample
 
-__all__ = ["merged"]
 
 _Result = dict[str, Any]
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.measurement import Reason
     from rackgate.telemetry.engine_metrics import TtftHistogram
 
-__all__ = ["Counters", "OfferedLoad", "WorkerCost"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 Known = TypeVar("Known")
 
-__all__ = ["SampleTable"]
 
 _COLUMNS = (
     *TEXTS, TRACEPARENT, *LABELS, "scheduled_ns", "look", "warmup", "burst", *MOMENTS, *COUNTS, *DERIVED,

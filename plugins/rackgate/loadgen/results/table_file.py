@@ -32,15 +32,6 @@ if TYPE_CHECKING:
     from rackgate.loadgen.results.columns import Column
     from rackgate.nouns.sample import Sample
 
-__all__ = [
-    "ROWS_AT_ONCE",
-    "Writer",
-    "column_reader",
-    "read_arrivals",
-    "read_origin",
-    "samples_to_file",
-    "text_reader",
-]
 
 ROWS_AT_ONCE = 1 << 16
 _ORIGIN = "rackgate.origin"

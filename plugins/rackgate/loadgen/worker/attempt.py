@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from rackgate.loadgen.http.head import Head
     from rackgate.loadgen.http.memory_limit import Room
     from rackgate.loadgen.http.transport import Exchange, Finish
-    from rackgate.loadgen.requests.plan import Endpoint
+    from rackgate.nouns.endpoint import Endpoint
     from rackgate.nouns.load import Limits
 
-__all__ = ["Attempt", "Terms", "overdue"]
 
 AFTER_DONE_NS = 1_000_000_000
 _ERROR_BODY_BYTES = 65536

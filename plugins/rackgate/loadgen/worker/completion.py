@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rackgate.loadgen.worker.spool import Row
     from rackgate.nouns.sample import Sample
 
-__all__ = ["Conclusions"]
 
 AFTER_S = 0.002
 SLICE_NS = 50_000

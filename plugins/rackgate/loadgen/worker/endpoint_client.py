@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
     from rackgate.engines.protocols.protocol import ChatProtocol
     from rackgate.loadgen.http.transport import Transport
-    from rackgate.loadgen.requests.plan import Endpoint, Plan
+    from rackgate.loadgen.requests.plan import Plan
     from rackgate.loadgen.requests.prompts import PromptSource
     from rackgate.loadgen.requests.trace import TraceRequest
-
-__all__ = ["Lane"]
+    from rackgate.nouns.endpoint import Endpoint
 
 
 class Lane:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["NOW_EVERY_S", "Now", "now_path", "read_now", "write_now"]
 
 NOW_EVERY_S = 0.5
 _BYTES = 256

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from time import perf_counter_ns
 
-__all__ = ["Heartbeat"]
-
 _EVERY_NS = 10_000_000
 _BUCKET_NS = 100_000
 _BUCKETS = 20_000

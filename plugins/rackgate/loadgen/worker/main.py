@@ -22,8 +22,6 @@ from rackgate.loadgen.worker.priority import go_first
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Run one plan; the exit status is 0 if the result was written."""

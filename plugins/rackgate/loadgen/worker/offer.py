@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from rackgate.loadgen.requests.plan import Plan
     from rackgate.loadgen.worker.attempt import Attempt
 
-__all__ = ["Offering"]
 
 OPEN_CONNECTIONS_AHEAD = 8
 COLLECT_EVERY_S = 30.0

@@ -6,8 +6,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["go_first"]
-
 _NICENESS = -10
 
 

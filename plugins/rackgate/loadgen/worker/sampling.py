@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from rackgate.engines.protocols.protocol import AnswerReader
     from rackgate.loadgen.http.head import Head
     from rackgate.loadgen.http.transport import Finish
-    from rackgate.loadgen.requests.plan import Endpoint
     from rackgate.loadgen.worker.attempt import Attempt
+    from rackgate.nouns.endpoint import Endpoint
 
-__all__ = ["REFUSALS", "burst", "row_of"]
 
 REFUSALS = frozenset({429, 503})
 BURST_GAP_NS = 200_000

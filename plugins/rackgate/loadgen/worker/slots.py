@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rackgate.loadgen.worker.endpoint_client import Lane
     from rackgate.loadgen.worker.offer import Offering
 
-__all__ = ["Conversation", "Slot"]
 
 PAUSE_AFTER_REFUSAL_S = 0.05
 """A closed loop whose requests are turned away at once would otherwise only count how fast that goes."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Row", "place_of", "read_spool", "row_lines", "row_of_sample", "sample_of_line", "spool_line"]
 
 Row: TypeAlias = tuple[Any, ...]
 """A sample's values in the order of its fields."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from rackgate.loadgen.requests.plan import Plan
 
-__all__ = ["AHEAD_NS", "meet", "moments_in", "place_moments"]
 
 AHEAD_NS = 100_000_000
 """The workers begin so long after the last of them was ready."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from rackgate.loadgen.worker.attempt import Attempt
 
-__all__ = ["Watch"]
 
 EVERY_S = 0.05
 

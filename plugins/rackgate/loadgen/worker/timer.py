@@ -12,8 +12,6 @@ import os
 import sys
 from time import perf_counter_ns
 
-__all__ = ["Alarm"]
-
 _CLOCK_MONOTONIC = 1
 _NONBLOCK_CLOEXEC = 0o4000 | 0o2000000
 _ABSOLUTE = 1

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.metrics.hardware.load_window import measurement_of, no_telemetry, window_of
-from rackgate.metrics.metric import ONE_VALUE
 from rackgate.nouns.measurement import Measurement, Reason
+from rackgate.nouns.slo import ONE_VALUE
 from rackgate.telemetry.card_checks import (
     THROTTLE_COUNTERS,
     idle_share,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.slo import Slo
     from rackgate.telemetry.table import TelemetryTable
 
-__all__ = ["register_metrics"]
 
 _CLOCKS_SETTING = 0x2
 

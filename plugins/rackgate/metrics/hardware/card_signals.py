@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.metrics.metric import ONE_VALUE
 from rackgate.metrics.requests.chosen import chosen_samples, last_label
 from rackgate.metrics.requests.rates import output_token_throughput
 from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.slo import ONE_VALUE
 from rackgate.statistics.series import (
     energy_from_counter_j,
     last_fifth_mean,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.slo import Slo
     from rackgate.telemetry.table import Series
 
-__all__ = ["POWER", "cards_behind", "power_w", "register_metrics"]
 
 POWER = "card:energy_j|card:power_w"
 """What the power of a card is made from."""

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.metrics.hardware.load_window import measurement_of, no_telemetry, window_of
-from rackgate.metrics.metric import ONE_VALUE
 from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.slo import ONE_VALUE
 from rackgate.nouns.verdict import Verdict
 from rackgate.telemetry.kernel.window_events import judged_events, unread, words_of
 from rackgate.telemetry.kernel.xid import symptom_of
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.slo import Slo
     from rackgate.telemetry.kernel.xid import JudgedEvent
 
-__all__ = ["register_metrics"]
 
 _SHOWN = 3
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.slo import Slo
     from rackgate.telemetry.series_findings import Finding
 
-__all__ = ["measurement_of", "no_telemetry", "window_of"]
-
 
 def window_of(observation: Observation, slo: Slo, entity: str) -> tuple[int, int] | Measurement:
     """Return begin and end of the row's load as it reached the entity.

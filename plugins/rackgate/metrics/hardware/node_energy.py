@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.metrics.metric import ONE_VALUE
 from rackgate.metrics.requests.chosen import chosen_samples, last_label
 from rackgate.metrics.requests.rates import output_token_throughput
 from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.slo import ONE_VALUE
 from rackgate.statistics.series import time_weighted_mean
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rackgate.metrics.observation import Observation
     from rackgate.nouns.slo import Slo
 
-__all__ = ["register_metrics"]
 
 _FIELD = "chassis_power_w"
 _INPUT = f"redfish:{_FIELD}"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rackgate.metrics.hardware.load_window import measurement_of, no_telemetry, window_of
-from rackgate.metrics.metric import ONE_VALUE
 from rackgate.metrics.requests.latency import tpot_ms, ttft_ms
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.peers import peers_of
+from rackgate.nouns.slo import ONE_VALUE
 from rackgate.telemetry.card_checks import busy_median, cap_shortfall, deviation_from_peers, limit_of
 from rackgate.telemetry.series_findings import Finding, highest, mean_over
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Look = Callable[[TelemetryTable, str, int, int], Finding]
     Compare = Callable[[float, float], float]
-
-__all__ = ["register_metrics"]
 
 
 def _of_cards(definition: str, look: Look, unit: str, compare: Compare) -> MeasureFunction:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.metrics.hardware.load_window import measurement_of, no_telemetry, window_of
-from rackgate.metrics.metric import ONE_VALUE
 from rackgate.nouns.measurement import Measurement, Symptom
+from rackgate.nouns.slo import ONE_VALUE
 from rackgate.telemetry.kernel.event_history import events_of
 from rackgate.telemetry.kernel.kernel_log import event_of
 from rackgate.telemetry.kernel.log_line import LogLine
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from rackgate.metrics.observation import Observation
     from rackgate.nouns.slo import Slo
     from rackgate.telemetry.table import TelemetryTable
-
-__all__ = ["register_metrics"]
 
 
 def last_xid_changes(observation: Observation, slo: Slo, entity: str) -> Measurement:

@@ -25,21 +25,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.load import Load
     from rackgate.nouns.slo import Slo
 
-__all__ = [
-    "Chosen",
-    "chosen_samples",
-    "clocks_apart",
-    "failed_mask",
-    "good_mask",
-    "lag_p99_ms",
-    "last_label",
-    "lateness",
-    "outcome_counts",
-    "owners",
-    "steady_windows",
-    "unlike_the_engine",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Chosen:

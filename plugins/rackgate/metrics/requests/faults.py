@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.metrics.metric import OF_SAMPLES, ONE_VALUE
 from rackgate.metrics.requests.chosen import Chosen, chosen_samples, failed_mask, owners
 from rackgate.metrics.requests.percentile import percentile_of
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.sample import Outcome
+from rackgate.nouns.slo import OF_SAMPLES, ONE_VALUE
 from rackgate.statistics.proportions import proportion_bounds
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.fault import FaultTimeline
     from rackgate.nouns.slo import Slo
 
-__all__ = ["register_metrics"]
 
 _CALM_REQUESTS = 10
 """So many requests in a row must be ok before a failure counts as the last one."""

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.metrics.metric import OF_SAMPLES
 from rackgate.metrics.requests.chosen import chosen_samples
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.sample import Outcome
+from rackgate.nouns.slo import OF_SAMPLES
 from rackgate.statistics.log_histogram import LogHistogram
 from rackgate.statistics.percentiles import nearest_rank
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rackgate.metrics.observation import Observation
     from rackgate.nouns.slo import Slo
 
-__all__ = ["register_metrics"]
 
 RELATIVE_ERROR = 0.01
 _BURST_SHARE = 0.5

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rackgate.loadgen.results.account import chunk_counted
-from rackgate.metrics.metric import OF_SAMPLES, ONE_VALUE
 from rackgate.metrics.requests.chosen import chosen_samples
 from rackgate.metrics.requests.percentile import percentile_of
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.sample import Outcome
+from rackgate.nouns.slo import OF_SAMPLES, ONE_VALUE
 from rackgate.statistics.percentiles import nearest_rank, percentile_bounds
 from rackgate.statistics.ratios import drift
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rackgate.metrics.observation import Observation
     from rackgate.nouns.slo import Slo
 
-__all__ = ["register_metrics", "tpot_ms", "ttft_ms"]
 
 _BURST_SHARE = 0.5
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rackgate.metrics.observation import Observation
     from rackgate.nouns.slo import Slo
 
-__all__ = ["percentile_of"]
 
 _LEAST_SHARE = 0.5
 """Of the ok requests at least this share must have the value: what most of them lack is not measured."""

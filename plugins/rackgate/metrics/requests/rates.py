@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.checks.plan import pair_name, pairs_of
 from rackgate.loadgen.results.account import chunk_counted
-from rackgate.metrics.metric import ONE_VALUE
 from rackgate.metrics.requests.chosen import (
     Chosen,
     chosen_samples,
@@ -18,8 +16,10 @@ from rackgate.metrics.requests.chosen import (
     owners,
     steady_windows,
 )
+from rackgate.nouns.entities import pair_name, pairs_of
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.sample import FAILED, Outcome
+from rackgate.nouns.slo import ONE_VALUE
 from rackgate.statistics.percentiles import nearest_rank
 from rackgate.statistics.proportions import proportion_bounds
 from rackgate.statistics.ratios import balance, scaling_efficiency, throughput_per_s
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from rackgate.metrics.observation import Observation
     from rackgate.nouns.load import Load
     from rackgate.nouns.slo import Slo
-
-__all__ = ["output_token_throughput", "register_metrics", "request_throughput"]
 
 
 def error_rate(observation: Observation, slo: Slo, entity: str) -> Measurement:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.metrics.metric import ONE_VALUE
 from rackgate.metrics.requests.chosen import chosen_samples
 from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.slo import ONE_VALUE
 from rackgate.statistics.percentiles import nearest_rank
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.slo import Slo
     from rackgate.telemetry.engine_metrics import TtftHistogram
 
-__all__ = ["register_metrics"]
 
 _QUANTILES = {"P50": 0.5, "P95": 0.95}
 _OTHERS = 0.1

@@ -7,8 +7,6 @@ import re
 from rackgate.probes.json_text import shown
 from rackgate.probes.probe import Asked, BadOutput, Value
 
-__all__ = ["values"]
-
 _CODE = re.compile(r"return code (AGFHC_\w+)", re.IGNORECASE)
 
 

@@ -12,7 +12,6 @@ from rackgate.probes.probe import Asked, BadOutput, Value
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["values"]
 
 _STATUSES = ("Pass", "Fail", "Warn", "Skip")
 

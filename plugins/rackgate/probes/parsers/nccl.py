@@ -12,7 +12,6 @@ from rackgate.probes.probe import Asked, BadOutput, Value
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["values"]
 
 _LEAST_BYTES = 16 << 30
 _ROW = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+((?:\s+\S+){8})", re.MULTILINE)

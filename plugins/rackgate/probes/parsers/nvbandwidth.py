@@ -8,8 +8,6 @@ from rackgate.nouns.measurement import Reason
 from rackgate.probes.json_text import field, number, one_object
 from rackgate.probes.probe import Asked, BadOutput, Value
 
-__all__ = ["values"]
-
 _TESTS = {
     "h2d": "host_to_device_memcpy_ce",
     "d2h": "device_to_host_memcpy_ce",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from rackgate.probes.json_text import field, number, one_object
 from rackgate.probes.probe import Asked, BadOutput, Value
 
-__all__ = ["values"]
-
 
 def values(text: str, asked: Asked) -> list[Value]:
     """Return `bandwidth` (Gb/s, average) or `latency` (us, 99th percentile) of the one size that ran."""

@@ -7,8 +7,6 @@ from collections import defaultdict
 from rackgate.probes.json_text import field, one_object
 from rackgate.probes.probe import Asked, BadOutput, Value
 
-__all__ = ["values"]
-
 
 def values(text: str, asked: Asked) -> list[Value]:
     """Return `not_passed` of each card: its results whose `pass` is not true; none for a card: no value."""

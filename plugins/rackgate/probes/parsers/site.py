@@ -7,8 +7,6 @@ from rackgate.nouns.measurement import Reason
 from rackgate.probes.json_text import one_object
 from rackgate.probes.probe import Asked, BadOutput, Value
 
-__all__ = ["values"]
-
 
 def values(text: str, asked: Asked) -> list[Value]:
     """Return what the program says of each entity; it must say itself that it is complete."""

@@ -11,8 +11,6 @@ from rackgate.simulator.engine.shaped_answers import instance_of, wanted_schema,
 from rackgate.simulator.engine.words import count_tokens
 from rackgate.simulator.http_server import json_bytes
 
-__all__ = ["DONE", "BadRequest", "ChatRequest", "Frames", "parse_request"]
-
 DONE = b"data: [DONE]\n\n"
 
 

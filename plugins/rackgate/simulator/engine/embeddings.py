@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rackgate.simulator.engine.server import EngineServer
     from rackgate.simulator.http_server import Exchange
 
-__all__ = ["embed"]
-
 
 def embed(server: EngineServer, exchange: Exchange) -> None:
     """Answer with the vector of a text when its tokens have been read."""

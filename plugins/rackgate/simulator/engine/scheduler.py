@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rackgate.simulator.knobs import CardKnobs
     from rackgate.simulator.node.state import CardState
 
-__all__ = ["Scheduler", "Work"]
 
 _PREFILL_CHUNK_TOKENS = 256
 _FULL_BATCH = 8

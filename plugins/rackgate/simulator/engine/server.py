@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rackgate.simulator.http_server import Exchange
     from rackgate.simulator.knobs import CardKnobs
 
-__all__ = ["EngineServer"]
 
 _EVENTS = "text/event-stream; charset=utf-8"
 _SHAPED_TOKENS = 8  # JSON of a schema ends when the schema does

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["instance_of", "wanted_schema", "wanted_tool"]
-
 _PLAIN: dict[str, Any] = {"string": "hello", "integer": 1, "number": 1.0, "boolean": True, "null": None}
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-__all__ = ["Answer", "answer_to", "count_tokens"]
-
 _TEXT = (
     "the of and to in is that for it as was with be by on not he this are or his from at which but have "
     "an had they you were their one all we can her has there been if more when will would who so no out "

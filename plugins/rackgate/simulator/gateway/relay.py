@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rackgate.simulator.http_server import Exchange
     from rackgate.simulator.knobs import GatewayKnobs
 
-__all__ = ["Relay", "Router"]
 
 _PASSED_ON = ("content-type", "authorization", "x-request-id", "traceparent", "tracestate")
 _ANSWERED = ("content-type", "content-length", "retry-after")

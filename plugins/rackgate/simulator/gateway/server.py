@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from rackgate.simulator.http_server import Exchange
 
-__all__ = ["main"]
 
 _FIRST_TIMEOUT_S = 1.5
 _CHECK_TIMEOUT_S = 2.0

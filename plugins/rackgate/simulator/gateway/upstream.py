@@ -8,8 +8,6 @@ from typing import Protocol
 
 import httptools
 
-__all__ = ["Backend", "Call", "Listener", "Upstream", "UpstreamLost", "fetch"]
-
 
 class UpstreamLost(Exception):
     """The engine could not be reached, or its connection ended in the middle of an answer."""

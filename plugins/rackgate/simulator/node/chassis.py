@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rackgate.simulator.knobs import NodeKnobs
 
-__all__ = ["chassis_resource"]
 
 _HOST_W = 400.0
 _LOSSES = 1.15

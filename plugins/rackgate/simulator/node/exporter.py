@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from rackgate.simulator.knobs import CardKnobs
     from rackgate.simulator.node.thermal import CardSensors
 
-__all__ = ["ExporterCard", "render_exporter"]
 
 _HELP = {
     "DCGM_FI_DEV_SM_CLOCK": ("gauge", "SM clock frequency (in MHz)."),

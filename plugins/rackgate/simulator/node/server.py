@@ -34,7 +34,6 @@ from rackgate.simulator.settings import pci_of
 if TYPE_CHECKING:
     from rackgate.simulator.http_server import Exchange
 
-__all__ = ["main"]
 
 _TICK_S = 0.1
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"

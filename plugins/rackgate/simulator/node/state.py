@@ -6,8 +6,6 @@ import mmap
 import os
 from enum import IntEnum
 
-__all__ = ["CardState", "Slot", "new_state", "open_state"]
-
 
 class Slot(IntEnum):
     """One number of a card. Each has one writer: the engine, or the node."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from rackgate.simulator.knobs import CardKnobs
     from rackgate.simulator.node.state import CardState
 
-__all__ = ["CardSensors"]
 
 _SMOOTHING_S = 0.3
 _HYSTERESIS_C = 5.0

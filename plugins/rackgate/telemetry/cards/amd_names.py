@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AMD_NAMES", "amd_name", "clock_event_mask", "pcie_generation"]
 
 AMD_NAMES = {
     "gpu_junction_temperature": ("temperature_c", 1.0),

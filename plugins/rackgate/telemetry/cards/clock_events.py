@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CLOCK_EVENTS", "FAULT_BITS", "clock_event_names"]
-
 CLOCK_EVENTS = {
     0x1: "gpu_idle",
     0x2: "application_clocks",

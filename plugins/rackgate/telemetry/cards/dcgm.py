@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.node import Card, Node
 
-__all__ = [
-    "CardPage",
-    "card_label",
-    "is_blank",
-    "listed_cards",
-    "pages_of",
-    "parse_page",
-    "readings_of",
-    "samples_by_card",
-]
 
 _UNKNOWN_STATE = 32.0  # NVML_PSTATE_UNKNOWN, as it came
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from rackgate.telemetry.reading import FIELDS
 
-__all__ = ["NAMES", "counter_line"]
-
 _BY_NAME = {
     "GPU_TEMP": ("temperature_c", 1.0),
     "GPU_TEMP_LIMIT": ("temperature_margin_c", 1.0),

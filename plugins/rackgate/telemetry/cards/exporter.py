@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.node import Node
     from rackgate.telemetry.cards.dcgm import CardPage
 
-__all__ = ["ExporterSource"]
-
 
 class _Silent(Exception):
     """There is no page; `reason` says why."""

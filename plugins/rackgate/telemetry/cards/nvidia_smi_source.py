@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.tools.nvidia_smi import SmiRow
     from rackgate.nouns.node import Card, Node
 
-__all__ = ["COLUMNS", "SmiSource"]
 
 COLUMNS = {
     "temperature_c": "temperature.gpu",

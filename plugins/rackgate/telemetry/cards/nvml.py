@@ -14,16 +14,6 @@ from pynvml import NVMLError
 from rackgate.nouns.measurement import Reason
 from rackgate.telemetry.cards.nvml_asking import REASONS, Asked, ask, attempt
 
-__all__ = [
-    "card_signals",
-    "clock_event_reasons",
-    "fabric_info",
-    "fan_pct",
-    "memory",
-    "mig_enabled",
-    "utilisation",
-]
-
 _UNIFIED_WITHIN = 0.005
 _UNKNOWN_STATE = 32  # NVML_PSTATE_UNKNOWN
 _SLOWDOWN = 1  # NVML_TEMPERATURE_THRESHOLD_SLOWDOWN

@@ -12,7 +12,6 @@ from rackgate.nouns.measurement import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BLANK_INTEGERS", "REASONS", "Asked", "ask", "attempt"]
 
 BLANK_INTEGERS = frozenset({2**32 - 1, 2**64 - 1})
 """What NVML gives where it has no value and says that all is well."""

@@ -8,8 +8,6 @@ from rackgate.hosts.pci import canonical_pci
 from rackgate.telemetry.cards.nvml import fabric_info
 from rackgate.telemetry.cards.nvml_asking import attempt
 
-__all__ = ["card_facts", "driver_facts"]
-
 
 def card_facts(nvml: Any, handle: Any) -> dict[str, str | None]:
     """Return what a card is: UUID, serial, part, board, VBIOS, PCI address, name, fabric domain."""

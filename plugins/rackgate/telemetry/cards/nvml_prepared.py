@@ -15,7 +15,6 @@ from rackgate.telemetry.cards.nvml_asking import BLANK_INTEGERS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["brief_values"]
 
 _CORE, _SM = 0, 1  # NVML_TEMPERATURE_GPU, NVML_CLOCK_SM
 

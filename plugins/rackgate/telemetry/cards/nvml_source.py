@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.node import Card, Node
     from rackgate.telemetry.cards.nvml_wire import Numbers
 
-__all__ = ["NvmlSource"]
 
 _SLOW_S, _FULL_S = 5.0, 0.9  # between two full looks; a little less than the second that is meant
 _PROBLEMS = {

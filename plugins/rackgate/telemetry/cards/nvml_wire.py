@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ALL", "BRIEF", "FULL", "Numbers", "answer_of", "numbers_line", "words_line"]
 
 BRIEF, FULL, ALL = b"brief\n", b"full\n", b"all\n"
 """The questions: for what moves at once, for what moves by seconds too, and for every field."""

@@ -20,8 +20,6 @@ from rackgate.telemetry.cards.nvml_facts import card_facts, driver_facts
 from rackgate.telemetry.cards.nvml_prepared import brief_values
 from rackgate.telemetry.cards.nvml_wire import ALL, BRIEF, FULL, numbers_line, words_line
 
-__all__ = ["main"]
-
 _XID_EVENT = 0x8
 _WAIT_MS = 5000  # an event is told at once: this is how often nothing is
 _TIMEOUT, _UNINITIALISED = 10, 1

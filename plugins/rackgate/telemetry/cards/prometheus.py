@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
     from rackgate.nouns.node import Node
 
-__all__ = ["PrometheusApi", "PrometheusProblem", "PrometheusSource"]
 
 _SELECTOR = '{__name__=~"DCGM_FI_DEV_.+|(amd_)?(gpu|pcie)_.+"}'
 _STALE_S = 60.0

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LeakLatch", "SensorReading", "as_number", "leak_state", "read_sensor"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorReading:

@@ -12,7 +12,6 @@ from rackgate.nouns.measurement import Reason
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["RedfishClient", "RedfishLogin", "RedfishProblem"]
 
 _SESSIONS = "/redfish/v1/SessionService/Sessions"
 

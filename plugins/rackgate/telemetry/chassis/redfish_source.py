@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from rackgate.telemetry.chassis.redfish_client import RedfishLogin
 
-__all__ = ["RedfishSource"]
 
 _SHOWN = 5
 

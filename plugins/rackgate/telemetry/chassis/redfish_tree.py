@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from rackgate.telemetry.chassis.redfish_client import RedfishClient
 
-__all__ = ["ROOT", "ChassisTree", "discover", "link_of", "members"]
 
 ROOT = "/redfish/v1"
 _MOST_MEMBERS = 1024

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from rackgate.telemetry.table import TelemetryTable
 
-__all__ = ["EventBook", "events_of"]
 
 _KEPT_EVENTS = 10_000
 _KEPT_TEXT = 300

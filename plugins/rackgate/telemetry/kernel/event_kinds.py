@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from rackgate.nouns.verdict import Verdict
 
-__all__ = ["CARD_KINDS", "DRIVER_KINDS", "KINDS", "LOOKALIKE", "KernelKind"]
-
 CARD_KINDS = frozenset({"xid", "sxid", "fallen_off_bus"})
 """Events of a card or a switch that have a code, or amount to one."""
 

@@ -10,7 +10,6 @@ from rackgate.telemetry.kernel.log_line import LogLine, parse_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["unfinished", "unfolded"]
 
 # How they begin, and what ends them.
 _FOLDED = (

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.node import Node
     from rackgate.telemetry.reading import Reading
 
-__all__ = ["KernelLogSource", "may_be_read"]
 
 _REASONS = {
     errno.EPERM: Reason.NO_PERMISSION,

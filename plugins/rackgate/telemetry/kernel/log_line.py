@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["LogLine", "boot_to_monotonic_ns", "parse_line", "parse_lines"]
 
 _LEVEL = re.compile(r"^<\d{1,3}>|^(?:kern|user|daemon|syslog|local\d)\s*:\s*\w+\s*:\s*")
 _KMSG = re.compile(r"^(\d+),(\d+),(\d+),([^;]*);(.*)$", re.DOTALL)

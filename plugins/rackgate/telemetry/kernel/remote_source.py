@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rackgate.hosts.runner import Runner
     from rackgate.telemetry.reading import Reading
 
-__all__ = ["RemoteKernelLog"]
 
 _GRANT = "the group adm or systemd-journal for this user"
 _JOURNAL = ("journalctl", "--dmesg", "--output=json", "--no-pager", "--quiet")

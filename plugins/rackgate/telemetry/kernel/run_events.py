@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rackgate.telemetry.kernel.xid import JudgedEvent
     from rackgate.telemetry.table import TelemetryTable
 
-__all__ = ["RUN_FIELDS", "RUN_PROBES", "judged_of_run", "probe_run", "told_of_run"]
 
 _SHOWN = 3
 _RECORDED = 200

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rackgate.telemetry.kernel.xid import JudgedEvent
     from rackgate.telemetry.table import TelemetryTable
 
-__all__ = ["explanation", "judged_events", "name_of", "unread", "whose", "words_of"]
 
 _SHOWN = 3
 

@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.fault import FaultTimeline
     from rackgate.telemetry.kernel.kernel_log import KernelEvent
 
-__all__ = [
-    "Circumstances",
-    "JudgedEvent",
-    "XidClass",
-    "explained_by",
-    "judge_events",
-    "symptom_of",
-    "xid_class",
-]
 
 _COUNTS = {"FAIL": Verdict.FAIL, "WARN": Verdict.WARN, "INFO": Verdict.PASS}
 _STRICT = frozenset({"signoff", "strict"})

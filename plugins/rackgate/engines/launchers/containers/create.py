@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rackgate.engines.launchers.secrets import WrappedStart
     from rackgate.nouns.target import EngineSpec
 
-__all__ = ["SHM_SIZE", "BoxPlan", "create_options", "size_bytes", "start_box"]
 
 SHM_SIZE = "1g"
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}

@@ -17,14 +17,6 @@ if TYPE_CHECKING:
 
     import docker
 
-__all__ = [
-    "Daemon",
-    "NoDaemon",
-    "choose_daemon",
-    "choose_reaper",
-    "open_daemon",
-    "remove_labelled",
-]
 
 _DEFAULT = "unix:///var/run/docker.sock"
 

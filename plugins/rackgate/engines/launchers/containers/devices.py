@@ -14,17 +14,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.target import EngineSpec
 
-__all__ = [
-    "DEVICE_KEYS",
-    "CardView",
-    "compare_views",
-    "device_problems",
-    "device_request",
-    "node_view",
-    "one_request",
-    "wanted_cards",
-    "without_cards",
-]
 
 DEVICE_KEYS = {
     "device_ids": Key(kind=TEXTS),

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     Again = Callable[[Sequence[str]], Callable[[], DockerContainer]]
 
-__all__ = ["EngineContainer", "NetworkedContainer", "status_ended"]
 
 _LOG_BYTES = 4 * 1024 * 1024
 _TAIL_BYTES = 65_536

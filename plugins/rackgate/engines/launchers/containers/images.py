@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.target import EngineSpec
 
-__all__ = ["Image", "PullProgress", "image_of", "resolve_image"]
 
 _TELL_EVERY_S = 2.0
 

@@ -39,7 +39,7 @@ from rackgate.engines.launchers.secrets import (
     wrapped_start,
 )
 from rackgate.engines.launchers.settings import number, text, texts, whole
-from rackgate.engines.leftovers.leftovers import owner_labels
+from rackgate.engines.leftovers.launch_records import owner_labels
 from rackgate.engines.metrics_page import own_metrics_port
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from rackgate.engines.launchers.containers.images import Image
     from rackgate.nouns.target import EngineSpec
 
-__all__ = ["BoxLaunch", "filled_spec"]
 
 STOP_TIMEOUT_S = 20.0
 _PORT_ATTEMPTS = 5

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rackgate.engines.launchers.containers.launch import BoxLaunch, filled_spec
-from rackgate.engines.launchers.containers.settings import KEYS, check_settings
 from rackgate.engines.launchers.members import parts_of
 from rackgate.engines.launchers.outcome import key_headers
 from rackgate.engines.launchers.progress import silent
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.engine import Engine
     from rackgate.nouns.target import EngineSpec
 
-__all__ = ["KEYS", "check_settings", "container"]
 
 READY_TIMEOUT_S = 900.0
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from docker.models.containers import Container
 
-__all__ = ["NetworkCut"]
 
 _PORT_DEADLINE_S = 5.0
 

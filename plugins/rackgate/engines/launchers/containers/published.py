@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rackgate.engines.launchers.containers.daemon import Daemon
     from rackgate.engines.launchers.members import PartSpec
 
-__all__ = ["Published", "on_host"]
 
 _REMOTE_PORTS = (20_000, 32_000)
 

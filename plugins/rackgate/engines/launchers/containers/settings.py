@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from rackgate.nouns.target import EngineSpec
 
-__all__ = ["KEYS", "check_settings", "shared_memory_problem"]
 
 KEYS = {
     **ENGINE_KEYS,

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     import docker
 
-__all__ = ["daemon_client", "reachable"]
 
 _LIMIT_S = 30.0
 _REMOTE_SOCKET = "/var/run/docker.sock"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Cluster", "ClusterRefused", "in_cluster", "open_cluster"]
 
 _LIMIT_S = 20
 _LOG_LINES = 5_000

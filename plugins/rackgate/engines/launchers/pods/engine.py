@@ -13,7 +13,6 @@ from rackgate.engines.launchers.pods.state import PodState, event_lines, pod_sta
 if TYPE_CHECKING:
     from rackgate.engines.launchers.pods.manifests import PodPlan
 
-__all__ = ["EnginePod"]
 
 _SCHEDULE_LIMIT_S = 20.0
 """How long a pod may find no node before that is taken for its end."""

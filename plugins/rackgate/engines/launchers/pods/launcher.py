@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.engine import Engine
     from rackgate.nouns.target import EngineSpec
 
-__all__ = ["KEYS", "check_settings", "kubernetes"]
 
 KEYS = {
     **ENGINE_KEYS,

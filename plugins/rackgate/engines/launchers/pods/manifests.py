@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LAUNCH_LABEL", "PodPlan", "deployment_of", "label_value", "secret_of", "service_of"]
 
 LAUNCH_LABEL = "rackgate.io/launch"
 _CONTAINER = "engine"

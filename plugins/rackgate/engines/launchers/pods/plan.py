@@ -20,14 +20,13 @@ from rackgate.engines.launchers.pods.cluster import in_cluster
 from rackgate.engines.launchers.pods.manifests import LAUNCH_LABEL, PodPlan, label_value
 from rackgate.engines.launchers.secrets import SecretMissing, read_secrets
 from rackgate.engines.launchers.settings import number, tables, text, text_table, texts, whole
-from rackgate.engines.leftovers.leftovers import owner_labels
+from rackgate.engines.leftovers.launch_records import owner_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rackgate.nouns.target import EngineSpec
 
-__all__ = ["filled_settings", "pod_plan"]
 
 READY_TIMEOUT_S = 1800.0
 STOP_TIMEOUT_S = 30.0

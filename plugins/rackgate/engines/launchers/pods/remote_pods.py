@@ -11,7 +11,6 @@ from rackgate.engines.launchers.settings import TEXT, Key
 if TYPE_CHECKING:
     from rackgate.engines.launchers.pods.cluster import Cluster
 
-__all__ = ["POD_KEYS", "RemotePods"]
 
 POD_KEYS = {
     "pods": Key(kind=TEXT),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["PodState", "event_lines", "pod_state"]
 
 _HOPELESS = (
     "ErrImageNeverPull",

@@ -17,15 +17,13 @@ from rackgate.engines.launchers.containers.devices import without_cards
 from rackgate.engines.launchers.outcome import start_refused, tail_of_file
 from rackgate.engines.launchers.processes import keeper
 from rackgate.engines.launchers.settings import text, whole_table
-from rackgate.engines.leftovers import leftovers
+from rackgate.engines.leftovers import launch_records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from rackgate.nouns.target import EngineSpec
-
-__all__ = ["EngineProcess", "ProcessPlan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +125,7 @@ class EngineProcess:
             self._keeper.kill()
         self._release()
         if self._journal is not None:
-            leftovers.forget(self._journal)
+            launch_records.forget(self._journal)
             self._journal = None
 
     def _release(self) -> None:
@@ -158,7 +156,7 @@ class EngineProcess:
                 start_new_session=True,
             )
         self._pid = self._started_pid()
-        self._journal = leftovers.remember(self._launch())
+        self._journal = launch_records.remember(self._launch())
 
     def _started_pid(self) -> int:
         """Wait until the keeper says that the process exists."""
@@ -191,18 +189,18 @@ class EngineProcess:
             wait_s = 0.0
         return True
 
-    def _launch(self) -> leftovers.Launch:
+    def _launch(self) -> launch_records.Launch:
         plan = self._plan
-        return leftovers.Launch(
+        return launch_records.Launch(
             token=plan.token,
             engine=plan.spec.name,
             run_id=plan.run_id,
             pid=self._pid,
-            pid_start=leftovers.process_start(self._pid),
+            pid_start=launch_records.process_start(self._pid),
             keeper=self._keeper.pid,
-            keeper_start=leftovers.process_start(self._keeper.pid),
+            keeper_start=launch_records.process_start(self._keeper.pid),
             owner=os.getpid(),
-            owner_start=leftovers.process_start(os.getpid()),
-            boot=leftovers.boot_id(),
+            owner_start=launch_records.process_start(os.getpid()),
+            boot=launch_records.boot_id(),
             command=shlex.join(plan.command)[:200],
         )

@@ -37,7 +37,7 @@ from rackgate.engines.launchers.settings import (
     texts,
 )
 from rackgate.engines.launchers.waiting import Start, check_protocol, ready_engine
-from rackgate.engines.leftovers import leftovers
+from rackgate.engines.leftovers import launch_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from rackgate.nouns.engine import Engine
     from rackgate.nouns.target import EngineSpec
 
-__all__ = ["KEYS", "check_settings", "environment", "process"]
 
 KEYS = {
     **ENGINE_KEYS,
@@ -88,7 +87,7 @@ def environment(spec: EngineSpec, token: str, secrets: Mapping[str, str]) -> dic
         chosen["CUDA_VISIBLE_DEVICES"] = ",".join(card.rpartition("gpu")[2] for card in spec.cards)
         # Else CUDA counts the fastest card first, and index 0 is another card than the driver's.
         chosen["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    return chosen | dict(secrets) | {leftovers.TOKEN_VARIABLE: token}
+    return chosen | dict(secrets) | {launch_records.TOKEN_VARIABLE: token}
 
 
 @contextmanager

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 
-__all__ = ["free_port", "hold_port", "port_taken", "url_of"]
-
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
