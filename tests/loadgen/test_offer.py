@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackgate.engines.protocols.protocol import Ending
+from rackgate.engines.protocols.answer import Ending
 from rackgate.loadgen.http.head import Head
 from rackgate.loadgen.http.transport import Finish
 from rackgate.loadgen.requests.arrivals import schedule_ns

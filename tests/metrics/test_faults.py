@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engines.protocols.protocol import Ending, protocol_named
+from rackgate.engines.protocols.answer import Ending
+from rackgate.engines.protocols.protocol import protocol_named
 from rackgate.metrics.requests import faults
 from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.measurement import Reason

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from rackgate.engines.protocols.answer import Ending
 from rackgate.engines.protocols.openai import ChatStream, read_body
-from rackgate.engines.protocols.protocol import Ending, protocol_named
+from rackgate.engines.protocols.protocol import protocol_named
 from rackgate.engines.protocols.sanity import degenerate
 from rackgate.loadgen.worker.attempt import overdue
 from rackgate.nouns.load import Limits, Origin

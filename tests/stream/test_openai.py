@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rackgate.engines.protocols.answer import Ending
 from rackgate.engines.protocols.openai import OPENAI, OPENAI_PLAIN, ChatStream, read_body
-from rackgate.engines.protocols.protocol import ChatRequest, Ending, protocol_named
+from rackgate.engines.protocols.protocol import ChatRequest, protocol_named
 from rackgate.engines.protocols.triton import TRITON
 from rackgate.nouns.sample import Outcome
 

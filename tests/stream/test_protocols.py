@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rackgate.engines.protocols.answer import Ending
 from rackgate.engines.protocols.body_readers import StreamReader
 from rackgate.engines.protocols.learned_events import Learned
 from rackgate.engines.protocols.openai import ChatStream, interpret
-from rackgate.engines.protocols.protocol import PROTOCOLS, ChatRequest, Ending, protocol_named
+from rackgate.engines.protocols.protocol import PROTOCOLS, ChatRequest, protocol_named
 from rackgate.nouns.sample import Outcome
 
 ASK = ChatRequest(model="a/b", prompt="now", max_tokens=7, history=(("before", "said"),))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackgate.engines.protocols import sse
+from rackgate.engines.protocols.answer import Ending
 from rackgate.engines.protocols.openai import ChatStream
-from rackgate.engines.protocols.protocol import Ending
 from rackgate.engines.protocols.sse import EventTooLong, SseParser
 
 INPUTS = Path(__file__).parent.parent / "cases" / "inputs"

@@ -11,16 +11,12 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rackgate.batch.checker import BatchReport, check_batch
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
 
 _POLL_S = 0.005
 _QUIET_S = 0.3

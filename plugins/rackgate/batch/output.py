@@ -6,18 +6,12 @@ import fcntl
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from rackgate.batch.results import read_results
-from rackgate.batch.tasks import BatchRefused
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import TracebackType
-    from typing import Self
-
-    from rackgate.batch.tasks import BatchInput
-
+from rackgate.batch.tasks import BatchInput, BatchRefused
 
 _SCHEMA = 1
 

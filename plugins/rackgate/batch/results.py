@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.batch.jsonl import canonical, read_json_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _NOT_DONE = frozenset({"batch_expired", "batch_cancelled"})
 _OK_STATUS = 200

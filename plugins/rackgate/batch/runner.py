@@ -15,9 +15,10 @@ import json
 import os
 import random
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 
@@ -27,10 +28,6 @@ from rackgate.engines.client import client_settings
 from rackgate.engines.retry_after import retry_after_s, server_time, wait_s
 from rackgate.engines.route_options import add_route_options, route_of
 from rackgate.nouns.route import DIRECT, Route
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 _EXIT_DONE = 0
 _EXIT_OPEN = 1

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.batch.jsonl import JsonLine, canonical, read_json_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class BatchRefused(Exception):

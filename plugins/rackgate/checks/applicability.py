@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rackgate.nouns.node import Card, Node
-    from rackgate.nouns.slo import Slo
-    from rackgate.nouns.target import Target
-
+from rackgate.nouns.node import Card, Node
+from rackgate.nouns.slo import Slo
+from rackgate.nouns.target import Target
 
 _WAYS_IN = frozenset({"host", "kernel_log", "redfish", "docker"})
 """The kinds of inputs that a node gives only where the target says how it is asked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 from rackgate.checks.applicability import (
     asks_the_host,
@@ -15,15 +15,9 @@ from rackgate.engines.api_smoke import OFFERED, SMOKE
 from rackgate.nouns.entities import entities_of, pairs_of
 from rackgate.nouns.peers import LEAST_PEERS, PEER_METRICS, too_few_peers
 from rackgate.nouns.slo import STAGES, VANTAGES, Check, Scope, Slo
+from rackgate.nouns.target import EngineSpec, Target
 from rackgate.probes.declared import why_not_probed
-from rackgate.probes.probe import probe_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from rackgate.nouns.target import EngineSpec, Target
-    from rackgate.probes.probe import Probe
-
+from rackgate.probes.probe import Probe, probe_of
 
 CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel", "vendor")
 """What a row's `applies_to` may ask."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rackgate.nouns.target import Target
+from rackgate.nouns.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

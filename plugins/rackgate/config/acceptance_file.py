@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -15,17 +16,12 @@ from rackgate.config.instrument_rows import tightened
 from rackgate.config.probe_tables import ProbeTable, unanswerable
 from rackgate.config.problems import ConfigError, nearest, problems_of, read_toml
 from rackgate.evidence.record import digest_of
+from rackgate.metrics.metric import Metric
 from rackgate.metrics.probed import metrics_of_probes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rackgate.metrics.metric import Metric
-    from rackgate.nouns.load import Load
-    from rackgate.nouns.slo import Slo
-    from rackgate.nouns.target import Target
-    from rackgate.probes.probe import Probe
-
+from rackgate.nouns.load import Load
+from rackgate.nouns.slo import Slo
+from rackgate.nouns.target import Target
+from rackgate.probes.probe import Probe
 
 _NOT_THE_LIMIT = frozenset({"hint", "layer", "clauses", "disabled"})
 """Fields of a row whose change leaves its bound, and so the bound's source, as they were."""

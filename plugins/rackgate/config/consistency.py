@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
 
 from rackgate.checks.plan import CONDITIONS, not_asked
 from rackgate.config.problems import nearest
+from rackgate.metrics.metric import Metric
 from rackgate.nouns.entities import entities_of, members_of
+from rackgate.nouns.load import Load
 from rackgate.nouns.slo import STAGES, THROUGH_GATEWAY, Op, Scope, Severity, Slo
+from rackgate.nouns.target import Target
 from rackgate.probes.probe import probe_of
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
-
-    from rackgate.metrics.metric import Metric
-    from rackgate.nouns.load import Load
-    from rackgate.nouns.target import Target
-
 
 _SIGNED = ("temperature_c",)
 _ONE_STREAM = tuple(stage for stage in THROUGH_GATEWAY if stage != "batch_retry")

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rackgate.loadgen.instrument.sizing import accepted_ms
-from rackgate.nouns.slo import Op
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate.nouns.slo import Slo
-
+from rackgate.nouns.slo import Op, Slo
 
 _ROWS = ("selfcheck.measurement_error_p99", "selfcheck.schedule_lag_p99")
 _METRICS = ("ttft_ms", "survivor_ttft_ms")

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rackgate.config.problems import nearest
-from rackgate.nouns.slo import Scope
+from rackgate.nouns.slo import Scope, Slo
 from rackgate.probes.probe import PLACES, Probe, probe_of
 from rackgate.probes.tools import Tool, compute_script, tools
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.nouns.slo import Slo
-
 
 _NO_PROBES = ("selfcheck", "batch_retry")
 """Stages that look at the load generator and at a batch: nothing there is asked of nodes."""

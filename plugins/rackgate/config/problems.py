@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 
 class ConfigError(Exception):

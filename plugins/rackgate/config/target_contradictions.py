@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from rackgate.config.problems import nearest
-from rackgate.config.target_tables import CARDS_UNREAD, UNREAD
+from rackgate.config.target_tables import CARDS_UNREAD, UNREAD, EngineTable, TargetFile
 from rackgate.engines.gateway_backends import EACH, named_backends
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rackgate.config.target_tables import EngineTable, TargetFile
-
 
 _RESERVED = ("gateway", "rack")
 """Entities that every run has; nothing else may go by their names."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -25,10 +26,6 @@ from rackgate.config.target_tables import (
 from rackgate.nouns import node as node_nouns
 from rackgate.nouns import target as nouns
 from rackgate.nouns.route import DIRECT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 CheckSettings = Callable[[Mapping[str, object]], list[str]]
 """Returns what is wrong with a launcher's own table."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from collections.abc import Mapping
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -20,10 +21,6 @@ from rackgate.config.target_fields import (
 )
 from rackgate.nouns.route import Route
 from rackgate.nouns.slo import Vantage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 UNREAD = "?"
 """Stands for a name that is missing or cannot be read; no valid name."""

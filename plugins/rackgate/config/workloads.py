@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rackgate.config.acceptance_tables import LoadTable
 from rackgate.config.problems import read_toml
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.nouns.load import Load
+from rackgate.nouns.load import Load
 
 
 @cache

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rackgate.known_failures.signatures import Diagnosis, diagnose
-from rackgate.nouns.measurement import Layer, Reason
-from rackgate.nouns.verdict import Verdict
-
-if TYPE_CHECKING:
-    from rackgate.nouns.measurement import Measurement
-    from rackgate.nouns.verdict import Judgement
-
+from rackgate.nouns.measurement import Layer, Measurement, Reason
+from rackgate.nouns.verdict import Judgement, Verdict
 
 _MOST = 8
 

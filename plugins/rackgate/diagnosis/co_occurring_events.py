@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rackgate.nouns.fault import FaultTimeline
 from rackgate.telemetry.cards.clock_events import CLOCK_EVENTS
+from rackgate.telemetry.table import Series, TelemetryTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy.typing as npt
-
-    from rackgate.nouns.fault import FaultTimeline
-    from rackgate.telemetry.table import Series, TelemetryTable
 
 
 _CLOCK_BITS = {

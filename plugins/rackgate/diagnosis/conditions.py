@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rackgate.loadgen.results.labels import Labels
+from rackgate.loadgen.results.table import SampleTable
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples, owners
 from rackgate.nouns.measurement import Symptom
 from rackgate.nouns.sample import Outcome
+from rackgate.nouns.slo import Slo
+from rackgate.telemetry.table import TelemetryTable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from rackgate.loadgen.results.labels import Labels
-    from rackgate.loadgen.results.table import SampleTable
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
-    from rackgate.telemetry.table import TelemetryTable
 
     Floats = npt.NDArray[np.float64]
     Flags = npt.NDArray[np.bool_]

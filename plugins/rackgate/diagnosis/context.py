@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.diagnosis.co_occurring_events import happenings_of
+from rackgate.diagnosis.co_occurring_events import Happening, happenings_of
 from rackgate.diagnosis.conditions import conditions_of
 from rackgate.diagnosis.correlate import seen_at_the_same_time
 from rackgate.diagnosis.imbalance import imbalance_of
+from rackgate.loadgen.results.table import SampleTable
 from rackgate.metrics.hardware.load_window import window_of
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples, failed_mask
-from rackgate.nouns.measurement import Measurement
-from rackgate.nouns.slo import Scope
+from rackgate.nouns.measurement import Measurement, Symptom
+from rackgate.nouns.slo import Check, Scope, Slo
 from rackgate.telemetry.card_checks import clock_symptoms
 from rackgate.telemetry.cards.clock_events import FAULT_BITS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rackgate.diagnosis.co_occurring_events import Happening
-    from rackgate.loadgen.results.table import SampleTable
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.measurement import Symptom
-    from rackgate.nouns.slo import Check, Slo
-
 
 _KEPT = 8
 _MOST_WINDOWS = 2000

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from rackgate.diagnosis.co_occurring_events import Happening
+from rackgate.diagnosis.co_occurring_events import Happening
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

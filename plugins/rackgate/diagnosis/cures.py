@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.metrics.inputs import alternatives
-from rackgate.nouns.measurement import Reason
+from rackgate.nouns.measurement import Measurement, Reason
+from rackgate.nouns.target import Target
 from rackgate.probes.tools import tools
 from rackgate.telemetry.assembly import card_kind_of, plan_of
 from rackgate.telemetry.cards.dcgm_names import counter_line
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.nouns.measurement import Measurement
-    from rackgate.nouns.target import Target
-
 
 _PROGRAMS = {"dcgmi": "dcgm", "ib_write_bw": "perftest", "ib_write_lat": "perftest"}
 _EXPORTERS = ("exporter", "prometheus")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rackgate.diagnosis.co_occurring_events import Happening
+from rackgate.loadgen.results.table import SampleTable
 from rackgate.metrics.requests.chosen import owners
 from rackgate.nouns.target import GATEWAY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
-
-    from rackgate.loadgen.results.table import SampleTable
 
     Counts = npt.NDArray[np.int64]
 

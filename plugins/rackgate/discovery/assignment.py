@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.discovery.machine import FoundCard, Service
+from rackgate.discovery.machine import FoundCard, Service
 
 
 def assigned_cards(

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from rackgate.discovery.machine import FoundCard, FoundCards
 from rackgate.hosts.concurrently import within
 from rackgate.hosts.pci import canonical_pci
-from rackgate.hosts.runner import Command
+from rackgate.hosts.runner import Command, Runner
 from rackgate.hosts.tools.nvidia_smi import driver_problem, parse_query
 from rackgate.nouns.node import Card, Node
 from rackgate.telemetry.cards.dcgm import samples_by_card
 from rackgate.telemetry.cards.nvml_source import NvmlSource
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.hosts.runner import Runner
-    from rackgate.telemetry.reading import Reading
-
+from rackgate.telemetry.reading import Reading
 
 _HERE = "here"
 _MOST_CARDS = 32

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from rackgate.discovery.machine import Box
 from rackgate.engines.launchers.containers.daemon import NoDaemon, choose_daemon, open_daemon
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _LIMIT_S = 3
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rackgate.config.target_file import parse_target
+from rackgate.discovery.machine import Machine
 from rackgate.discovery.rack_file import rack_text
 from rackgate.engines.launchers import settings_checkers
-from rackgate.nouns.target import NoCards
-
-if TYPE_CHECKING:
-    from rackgate.discovery.machine import Machine
-    from rackgate.nouns.target import Target
-
+from rackgate.nouns.target import NoCards, Target
 
 LOCAL = "local"
 """What `--rack-target` calls this machine."""

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from rackgate.discovery.cards import cards_of_page, find_cards
 from rackgate.discovery.containers import find_boxes
-from rackgate.discovery.machine import FoundCards, Machine
+from rackgate.discovery.machine import Box, FoundCard, FoundCards, Machine, Service
 from rackgate.discovery.ports import parents
 from rackgate.discovery.services import find_services
 from rackgate.discovery.triage import triage_of
 from rackgate.hosts.concurrently import within
 from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.host import FACTS, hung_tools, read_host
-from rackgate.hosts.runner import LocalRunner
+from rackgate.hosts.runner import LocalRunner, Runner
 from rackgate.hosts.tools.nvidia_smi_inventory import parse_inventory
 from rackgate.nouns.measurement import Reason
 from rackgate.preflight.inventory import FACT_OF_PIN
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.discovery.machine import Box, FoundCard, Service
-    from rackgate.hosts.runner import Runner
-
 
 _RESERVED = ("gateway", "rack", "gpu", "cpu")
 

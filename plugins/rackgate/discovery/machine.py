@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.hosts.facts.fact import Fact
+from rackgate.hosts.facts.fact import Fact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

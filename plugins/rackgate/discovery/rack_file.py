@@ -5,15 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from rackgate.discovery.assignment import assigned_cards
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from rackgate.discovery.machine import FoundCard, Machine, Service
-
+from rackgate.discovery.machine import FoundCard, Machine, Service
 
 _WHERE = {
     "nvml": "read from the driver's library on this machine",

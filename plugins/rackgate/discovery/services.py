@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rackgate.discovery.machine import Service
-from rackgate.discovery.ports import listeners, owners
+from rackgate.discovery.ports import Listener, Owner, listeners, owners
+from rackgate.hosts.runner import Runner
 from rackgate.nouns.route import DIRECT, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import httpx
-
-    from rackgate.discovery.ports import Listener, Owner
-    from rackgate.hosts.runner import Runner
 
 
 _NEVER_HTTP = frozenset({21, 22, 25, 53, 110, 111, 139, 143, 389, 445, 2049, 3306, 5432, 6379, 11211, 27017})

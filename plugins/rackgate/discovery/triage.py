@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from rackgate.discovery.machine import Step
+from rackgate.discovery.machine import FoundCards, Step
 from rackgate.hosts.facts.demands import HostDemands
+from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.triage import STEPS
+from rackgate.hosts.runner import Ran, Runner
 from rackgate.nouns.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.discovery.machine import FoundCards
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.hosts.runner import Ran, Runner
-
 
 _VENDORS = {
     "0x10de": "NVIDIA",

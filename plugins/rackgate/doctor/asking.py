@@ -5,30 +5,28 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rackgate.discovery.services import listed_models
 from rackgate.engines.gateway import gateway_spec
+from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.host import read_host
 from rackgate.hosts.runner import Command
+from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
 from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Node
+from rackgate.nouns.route import Route
+from rackgate.nouns.target import EngineSpec, LoadMachines, Target
 from rackgate.telemetry.assembly import card_source_of, chassis_source_of, kernel_log_of, plan_of, runner_of
+from rackgate.telemetry.kernel.event_history import EventBook
 from rackgate.telemetry.reading import CHASSIS_FIELDS, Reading
 from rackgate.telemetry.sampler import polled
 from rackgate.telemetry.source import ListsCards
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import httpx
-
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
-    from rackgate.nouns.node import Node
-    from rackgate.nouns.route import Route
-    from rackgate.nouns.target import EngineSpec, LoadMachines, Target
-    from rackgate.telemetry.kernel.event_history import EventBook
 
 
 _POLLS = 2

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.doctor import asking
+from rackgate.doctor.asking import Engineered
 from rackgate.hosts.concurrently import within
+from rackgate.hosts.facts.fact import Fact
+from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
+from rackgate.nouns.target import Target
 from rackgate.preflight.chassis import asked_for_firmware, firmware_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from rackgate.doctor.asking import Engineered
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
-    from rackgate.nouns.target import Target
-    from rackgate.telemetry.kernel.event_history import EventBook
-    from rackgate.telemetry.reading import Reading
-
+from rackgate.telemetry.kernel.event_history import EventBook
+from rackgate.telemetry.reading import Reading
 
 _SHARE = 0.6
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from rackgate.doctor.prognosis import Outlook
+from rackgate.doctor.prognosis import Outlook, Prognosis
 from rackgate.nouns.slo import STAGES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from rackgate.doctor.prognosis import Prognosis
-
 
 _ORDER = (Outlook.FAIL, Outlook.UNKNOWN, Outlook.WARN, Outlook.RUN, Outlook.ABSENT, Outlook.UNSEEN)
 _BAD = (Outlook.UNKNOWN, Outlook.FAIL)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rackgate.diagnosis.cures import cure_of, tool_cure
+from rackgate.doctor.asking import Engineered
+from rackgate.doctor.examination import Examination
 from rackgate.metrics.inputs import Input
 from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Node
 from rackgate.telemetry.assembly import card_kind_of, plan_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rackgate.doctor.asking import Engineered
-    from rackgate.doctor.examination import Examination
-    from rackgate.nouns.node import Node
-    from rackgate.telemetry.reading import Reading
+from rackgate.telemetry.reading import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

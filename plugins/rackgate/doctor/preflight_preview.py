@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
+from rackgate.doctor.examination import Examination
 from rackgate.nouns.measurement import Measurement, Reason, missing, truth
 from rackgate.preflight.card_memory import unaccounted_memory
 from rackgate.preflight.cards import probe_readings
 from rackgate.preflight.kernel_events import probe_events
 from rackgate.preflight.nodes import measured_cards, measured_hosts
-
-if TYPE_CHECKING:
-    from rackgate.doctor.examination import Examination
-
 
 Probes = dict[tuple[str, str], Measurement]
 

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
+from rackgate.doctor.examination import Examination
 from rackgate.doctor.inputs import Tried, try_input
 from rackgate.doctor.preflight_preview import measured_now
 from rackgate.judging.judge import judge
-from rackgate.metrics.inputs import alternatives
+from rackgate.metrics.inputs import Input, alternatives
+from rackgate.metrics.metric import Metric
 from rackgate.nouns.entities import members_of
-from rackgate.nouns.slo import THROUGH_GATEWAY, Scope
+from rackgate.nouns.measurement import Measurement
+from rackgate.nouns.slo import THROUGH_GATEWAY, Check, Scope
+from rackgate.nouns.target import Target
 from rackgate.nouns.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from rackgate.doctor.examination import Examination
-    from rackgate.metrics.inputs import Input
-    from rackgate.metrics.metric import Metric
-    from rackgate.nouns.measurement import Measurement
-    from rackgate.nouns.slo import Check
-    from rackgate.nouns.target import Target
-
 
 _ON_ENGINES = ("samples", "engine")
 _ON_NODES = ("host", "kernel_log", "redfish", "tool", "docker")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from rackgate.nouns.measurement import Reason
 from rackgate.nouns.route import DIRECT, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import httpx
 
 

@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rackgate.engines.gateway import gateway_spec
 from rackgate.engines.launchers.containers.daemon import Daemon, NoDaemon, choose_daemon
@@ -18,12 +18,7 @@ from rackgate.engines.launchers.containers.tunnel import daemon_client
 from rackgate.engines.launchers.filling import entry_of, with_defaults
 from rackgate.engines.launchers.members import parts_of
 from rackgate.engines.launchers.settings import text, text_table, texts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rackgate.nouns.target import EngineSpec, Target
-
+from rackgate.nouns.target import EngineSpec, Target
 
 _DISTRIBUTION = "pytest-rackgate"
 _WEIGHTS = ("*.safetensors", "*.gguf", "*.bin", "*.engine")

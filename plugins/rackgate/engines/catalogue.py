@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+from typing import Any
 
 _LISTS = ("protocols", "command", "arguments", "secrets", "cold_start_s")
 _TABLES = ("options", "environment", "ulimits")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rackgate.nouns.route import DIRECT, Route, tls_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import httpx
 
 

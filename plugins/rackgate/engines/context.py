@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate.loadgen import Endpoint
-
+from rackgate.loadgen import Endpoint
 
 _LIMIT_S = 2.0
 _WIDTH = 16

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from rackgate.engines.gateway_backends import with_backends
-from rackgate.nouns.target import GATEWAY, EngineSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.nouns.engine import Engine
-    from rackgate.nouns.target import Target
+from rackgate.nouns.engine import Engine
+from rackgate.nouns.target import GATEWAY, EngineSpec, Target
 
 
 def gateway_spec(target: Target) -> EngineSpec | None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 EACH = "each"
 """Stands for every engine that came up: what names it is repeated for each of them."""

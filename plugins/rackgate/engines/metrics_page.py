@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from rackgate.engines.catalogue import catalogue
 from rackgate.engines.launchers.outcome import key_headers
 from rackgate.nouns.engine import LaunchFailed
 from rackgate.nouns.route import DIRECT, Route
-
-if TYPE_CHECKING:
-    from rackgate.nouns.target import EngineSpec
-
+from rackgate.nouns.target import EngineSpec
 
 _USUAL = "/metrics"
 _OWN_PORT = re.compile(r":(\d+)(/.*)")

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from rackgate.engines.client import http_client
-from rackgate.engines.protocols.protocol import ChatRequest, Ending, protocol_named
+from rackgate.engines.protocols.answer import Answer, Ending
+from rackgate.engines.protocols.protocol import ChatRequest, protocol_named
 from rackgate.nouns.route import DIRECT, Route
 from rackgate.nouns.sample import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import httpx
-
-    from rackgate.engines.protocols.protocol import Answer
 
 
 _PROMPT = "Say hello."

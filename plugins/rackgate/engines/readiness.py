@@ -5,16 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from rackgate.engines.probe import probe_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rackgate.engines.probe import EngineProbe
-    from rackgate.nouns.engine import Engine
-
+from rackgate.engines.probe import EngineProbe, probe_engine
+from rackgate.nouns.engine import Engine
 
 _PATIENCE_S = 5.0
 """How long one request of several may take: an engine that comes back may have lost the first."""

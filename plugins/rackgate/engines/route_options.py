@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import argparse
+from typing import Any
 
 from rackgate.nouns.route import Route
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def add_route_options(parser: Any) -> None:

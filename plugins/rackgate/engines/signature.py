@@ -5,14 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from rackgate.engines.launchers.filling import entry_of, with_defaults
-
-if TYPE_CHECKING:
-    from rackgate.nouns.engine import Engine
-    from rackgate.nouns.target import EngineSpec
-
+from rackgate.nouns.engine import Engine
+from rackgate.nouns.target import EngineSpec
 
 _NOT_OF_THE_SERVER = (
     "ready_timeout_s",

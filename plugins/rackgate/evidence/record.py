@@ -6,13 +6,10 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
+from pathlib import Path
+from typing import IO, Any
 
 SCHEMA = 1
 

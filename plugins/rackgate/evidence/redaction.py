@@ -8,12 +8,9 @@ import io
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Protocol
 from urllib.parse import quote, quote_plus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
 
 REDACTED: Final = "[redacted]"
 """What stands where a secret stood."""

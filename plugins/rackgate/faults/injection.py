@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from rackgate.nouns.fault import FaultTimeline
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from rackgate.nouns.engine import Engine
-    from rackgate.nouns.fault import Fault
-    from rackgate.run.run import Run
+from rackgate.nouns.engine import Engine
+from rackgate.nouns.fault import Fault, FaultTimeline
+from rackgate.run.run import Run
 
 
 class NotAllowed(Exception):

@@ -9,11 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from typing import IO, TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
+from collections.abc import Callable, Mapping
+from typing import IO, Any, TypeVar
 
 T = TypeVar("T")
 

@@ -6,11 +6,8 @@ import logging
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
+from collections.abc import Callable, Mapping
+from typing import Any
 
 _WIDTH = 64
 _LOG = logging.getLogger(__name__)

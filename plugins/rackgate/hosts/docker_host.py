@@ -14,18 +14,14 @@ import shlex
 import subprocess
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rackgate.hosts.child import kill_group
 from rackgate.hosts.leases import Leases
 from rackgate.hosts.runner import SBIN, Command, Ran, run_process, with_root
 from rackgate.hosts.shell_files import read_files
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _GRACE_S = 2.0
 _START_S = 20.0

@@ -7,16 +7,13 @@ import re
 import selectors
 import subprocess
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rackgate.hosts.child import kill_group
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
 
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 """Where many tools of a host are (`modinfo`, `dkms`), and what a plain user's PATH may lack."""

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 from rackgate.hosts.runner import Ran
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
 
 _LIMIT_BYTES = 1 << 20
 

@@ -9,19 +9,13 @@ from __future__ import annotations
 import math
 import shlex
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rackgate.hosts.runner import SBIN, Command, Ran, run_process, with_root
 from rackgate.hosts.shell_files import read_files
-from rackgate.hosts.ssh_connection import CONNECTIONS, GRACE_S, SshAddress
+from rackgate.hosts.ssh_connection import CONNECTIONS, GRACE_S, SshAddress, SshConnection
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from rackgate.hosts.ssh_connection import SshConnection
-
 
 _TRANSPORT = 255
 _CAUSES = (

@@ -9,18 +9,14 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rackgate.hosts.leases import Leases
 from rackgate.hosts.runner import Ran, run_process
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 GRACE_S = 2.0
 """What a command gets beyond its deadline, for the way there and back."""

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from rackgate.nouns.measurement import Reason
-from rackgate.nouns.slo import Op, Severity, Slo
+from rackgate.nouns.measurement import Bounds, Measurement, Reason
+from rackgate.nouns.slo import Check, Op, Severity, Slo
 from rackgate.nouns.verdict import Judgement, Verdict
 from rackgate.statistics.looks import decided
 from rackgate.statistics.percentiles import samples_needed
-
-if TYPE_CHECKING:
-    from rackgate.nouns.measurement import Bounds, Measurement
-    from rackgate.nouns.slo import Check
 
 
 def judge(check: Check, measurement: Measurement) -> Judgement:

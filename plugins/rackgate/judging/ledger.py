@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rackgate.nouns.entities import members_of
 from rackgate.nouns.slo import STAGES, THROUGH_GATEWAY, Check, Scope, Severity
+from rackgate.nouns.target import Target
 from rackgate.nouns.verdict import Verdict, worst
 from rackgate.probes.probe import probe_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.nouns.target import Target
-
 
 _QUALIFYING = ("selfcheck", "preflight", "single_card")
 _NODES_NEEDED = {"cross_node": 2}

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from rackgate.nouns.measurement import OPEN_WARNING, Reason
-
-if TYPE_CHECKING:
-    from rackgate.diagnosis.chain import Chain
-    from rackgate.judging.ledger import Ledger
-    from rackgate.nouns.measurement import Measurement
-    from rackgate.nouns.slo import Check
-    from rackgate.nouns.verdict import Judgement
-
+from rackgate.diagnosis.chain import Chain
+from rackgate.judging.ledger import Ledger
+from rackgate.nouns.measurement import OPEN_WARNING, Measurement, Reason
+from rackgate.nouns.slo import Check
+from rackgate.nouns.verdict import Judgement
 
 _BESIDE = 3
 _ABOUT_THE_THING = (Reason.ABSENT, Reason.BLANK, Reason.UNSUPPORTED)

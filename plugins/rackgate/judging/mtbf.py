@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from rackgate.judging.ledger import Ledger
 from rackgate.judging.message import number
 from rackgate.nouns.verdict import Verdict
-
-if TYPE_CHECKING:
-    from rackgate.judging.ledger import Ledger
 
 
 def proven_endurance(ledger: Ledger, soaked_s: float) -> str:

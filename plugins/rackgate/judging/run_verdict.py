@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rackgate.judging.ledger import Ledger
 from rackgate.judging.message import headline, scope_text
 from rackgate.judging.mtbf import proven_endurance
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from rackgate.judging.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,22 +5,16 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
-from rackgate.nouns.measurement import Layer
+from rackgate.nouns.measurement import Layer, Symptom
 from rackgate.nouns.verdict import Verdict
 from rackgate.telemetry.cards.clock_events import CLOCK_EVENTS
 from rackgate.telemetry.kernel.event_kinds import KINDS
 from rackgate.telemetry.kernel.xid import xid_class
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from rackgate.nouns.measurement import Symptom
-
 
 _SHOWN = 240
 

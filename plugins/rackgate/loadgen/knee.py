@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from math import sqrt
-from typing import TYPE_CHECKING
 
+from rackgate.nouns.measurement import Bounds
 from rackgate.nouns.slo import Op
 from rackgate.nouns.verdict import Verdict
 from rackgate.statistics.looks import MOST_LOOKS, decided, look_confidence
 from rackgate.statistics.proportions import proportion_bounds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from rackgate.nouns.measurement import Bounds
 
 
 class Found(StrEnum):

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TextIO
 
-from rackgate.nouns.sample import FAILED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import TextIO
-
-    from rackgate.loadgen.running import RunningLoad
-    from rackgate.loadgen.worker.live_state import Now
-    from rackgate.nouns.load import Load
-    from rackgate.nouns.sample import Sample
-
+from rackgate.loadgen.running import RunningLoad
+from rackgate.loadgen.worker.live_state import Now
+from rackgate.nouns.load import Load
+from rackgate.nouns.sample import FAILED, Sample
 
 TERMINAL_EVERY_S = 1.0
 LOG_EVERY_S = 30.0

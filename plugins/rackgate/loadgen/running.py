@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import selectors
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from rackgate.loadgen.instrument.slow_instrument import HANDICAPS
 from rackgate.loadgen.remote.machines import Relay
 from rackgate.loadgen.requests.plan import Plan
-from rackgate.loadgen.requests.trace import trace_of
+from rackgate.loadgen.requests.trace import Trace, trace_of
 from rackgate.loadgen.requests.words import words_of
+from rackgate.loadgen.results.offered import OfferedLoad
 from rackgate.loadgen.worker.live_state import Now
 from rackgate.loadgen.worker.spool import sample_of_line
 from rackgate.loadgen.worker_count import workers_for
 from rackgate.loadgen.worker_process import WorkerProcess, clear
 from rackgate.nouns.endpoint import Endpoint
-from rackgate.nouns.load import Arrival
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
-
-    from rackgate.loadgen.requests.trace import Trace
-    from rackgate.loadgen.results.offered import OfferedLoad
-    from rackgate.nouns.load import Load
-    from rackgate.nouns.sample import Sample
-    from rackgate.nouns.target import LoadMachines
-
+from rackgate.nouns.load import Arrival, Load
+from rackgate.nouns.sample import Sample
+from rackgate.nouns.target import LoadMachines
 
 _GRACE_S = 3.0
 _MOST_RECENT = 2000

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate.nouns.load import Load
-
+from rackgate.nouns.load import Load
 
 _CHUNK_S = 25e-6
 _REQUEST_S = 150e-6

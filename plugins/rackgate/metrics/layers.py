@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rackgate.nouns.measurement import Layer
-
-if TYPE_CHECKING:
-    from rackgate.nouns.slo import Slo
-
+from rackgate.nouns.slo import Slo
 
 _BY_INPUT = {
     "instrument": Layer.CLIENT,

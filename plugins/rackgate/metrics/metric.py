@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rackgate.metrics.observation import Observation
 from rackgate.nouns.measurement import Layer, Measurement, Reason, missing
 from rackgate.nouns.slo import Scope, Slo
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 MeasureFunction = Callable[[Observation, Slo, str], Measurement]
 """Computes a row's metric for one entity; never raises for what the rack did."""

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from rackgate.batch.exercise import BatchExercise
+from rackgate.loadgen import OfferedLoad
+from rackgate.loadgen.instrument.reference import InstrumentError
 from rackgate.nouns.entities import members_of
-from rackgate.nouns.target import reaches
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.batch.exercise import BatchExercise
-    from rackgate.loadgen import OfferedLoad
-    from rackgate.loadgen.instrument.reference import InstrumentError
-    from rackgate.nouns.fault import FaultTimeline
-    from rackgate.nouns.measurement import Measurement
-    from rackgate.nouns.target import Target
-    from rackgate.telemetry.table import TelemetryTable
+from rackgate.nouns.fault import FaultTimeline
+from rackgate.nouns.measurement import Measurement
+from rackgate.nouns.target import Target, reaches
+from rackgate.telemetry.table import TelemetryTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

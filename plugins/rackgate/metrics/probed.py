@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from rackgate.engines.api_smoke import SMOKE
 from rackgate.hosts.facts.host import FACTS
 from rackgate.metrics.layers import layer_of_inputs
-from rackgate.metrics.metric import Metric
+from rackgate.metrics.metric import MeasureFunction, Metric, Register
+from rackgate.metrics.observation import Observation
 from rackgate.nouns.measurement import Layer, Measurement, Reason, missing
-from rackgate.nouns.slo import ONE_VALUE
+from rackgate.nouns.slo import ONE_VALUE, Slo
 from rackgate.preflight.cards import CARD_PROBES
 from rackgate.preflight.container import CONTAINER_PROBES
 from rackgate.preflight.driver import DRIVER_PROBES
@@ -17,18 +18,9 @@ from rackgate.preflight.host_metrics import HOST_STEPS, NODE_PROBES
 from rackgate.preflight.inventory import CARD_HOLDERS, NODE_INVENTORY
 from rackgate.preflight.links import LINK_PROBES
 from rackgate.preflight.storage import STORAGE_PROBES
-from rackgate.probes.probe import metric_of
+from rackgate.probes.probe import Probe, metric_of
 from rackgate.telemetry.kernel.run_events import RUN_PROBES
 from rackgate.telemetry.reading import CARD_FIELDS, CHASSIS_FIELDS, REQUIRED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from rackgate.metrics.metric import MeasureFunction, Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
-    from rackgate.probes.probe import Probe
-
 
 _PROBES = {
     "engine_reachable": ("bool", "1 if the engine's address accepts a connection and speaks HTTP, else 0."),

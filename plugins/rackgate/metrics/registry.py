@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.metrics.inputs import checked_inputs
 from rackgate.metrics.layers import layer_of_inputs
-from rackgate.metrics.metric import Metric
+from rackgate.metrics.metric import MeasureFunction, Metric
 from rackgate.metrics.probed import metrics_of_probes
+from rackgate.nouns.engine import Engine, Launcher
+from rackgate.nouns.fault import Fault
 from rackgate.nouns.measurement import Layer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rackgate.metrics.metric import MeasureFunction
-    from rackgate.nouns.engine import Engine, Launcher
-    from rackgate.nouns.fault import Fault
-    from rackgate.probes.probe import Probe
+from rackgate.probes.probe import Probe
 
 
 class RegisteredTwice(Exception):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rackgate.metrics import probed
 from rackgate.metrics.hardware import (
     card_health,
@@ -14,10 +12,8 @@ from rackgate.metrics.hardware import (
     outliers,
     xid_gauge,
 )
+from rackgate.metrics.metric import Register
 from rackgate.metrics.requests import caches, faults, gaps, latency, rates, server_ttft
-
-if TYPE_CHECKING:
-    from rackgate.metrics.metric import Register
 
 
 def register_metrics(register: Register) -> None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rackgate.loadgen import InstrumentError, OfferedLoad
 from rackgate.metrics.metric import measure
 from rackgate.metrics.observation import Observation, Offer
 from rackgate.metrics.registry import Registry
 from rackgate.metrics.requests.chosen import lag_p99_ms
 from rackgate.metrics.shipped import register_metrics
+from rackgate.nouns.measurement import Measurement
 from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.nouns.target import GATEWAY, EngineSpec, Target
 from rackgate.statistics.percentiles import nearest_rank
-
-if TYPE_CHECKING:
-    from rackgate.loadgen import InstrumentError, OfferedLoad
-    from rackgate.nouns.measurement import Measurement
-
 
 FIVE = (
     ("ttft_ms", "p99"),

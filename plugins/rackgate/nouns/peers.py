@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rackgate.nouns.slo import Slo
-    from rackgate.nouns.target import EngineSpec, Target
-
+from rackgate.nouns.slo import Slo
+from rackgate.nouns.target import EngineSpec, Target
 
 PEER_METRICS = frozenset(
     {

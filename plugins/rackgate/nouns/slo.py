@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, get_args
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+from typing import Literal, get_args
 
 STAGES = (
     "selfcheck",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rackgate.nouns.node import Card, Node
 from rackgate.nouns.route import DIRECT, Route
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
 
 GRADES = ("simulated", "unproven", "cpu", "accelerator")
 """What evidence can be worth, the least first."""

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.peers import LEAST_PEERS, peers_of, under_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.nouns.target import Target
-
+from rackgate.nouns.target import Target
 
 MEMORY_IN_USE = "memory_in_use_mib"
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.preflight.host_metrics import NODE_PROBES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from rackgate.telemetry.reading import Reading
-
+from rackgate.telemetry.reading import Reading
 
 Probes = dict[tuple[str, str], Measurement]
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
+from rackgate.nouns.measurement import Measurement
+from rackgate.nouns.node import Node
 from rackgate.preflight.cards import probe_readings
 from rackgate.telemetry.assembly import chassis_source_of
 from rackgate.telemetry.chassis.redfish_client import RedfishProblem
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate.nouns.measurement import Measurement
-    from rackgate.nouns.node import Node
 
 _SENSORS_S = 30.0
 

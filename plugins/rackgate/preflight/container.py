@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import TYPE_CHECKING
 
 from rackgate.hosts.pci import canonical_pci
-from rackgate.hosts.runner import Command
+from rackgate.hosts.runner import Command, Runner
 from rackgate.nouns.measurement import Measurement, Reason, missing
-
-if TYPE_CHECKING:
-    from rackgate.hosts.runner import Runner
-    from rackgate.nouns.node import Card, Node
-
+from rackgate.nouns.node import Card, Node
 
 CONTAINER_PROBES = {
     "cards_not_in_container": ("cards", "Declared cards that `nvidia-smi` does not list inside a container."),

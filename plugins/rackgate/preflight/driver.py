@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from rackgate.hosts.facts.fabric import FabricCard, judge_fabric
-from rackgate.hosts.tools.nvidia_smi_inventory import listed_as, mig_instances, parse_inventory, parse_links
+from rackgate.hosts.facts.fact import Fact
+from rackgate.hosts.tools.nvidia_smi_inventory import (
+    ListedCard,
+    listed_as,
+    mig_instances,
+    parse_inventory,
+    parse_links,
+)
 from rackgate.nouns.measurement import Measurement, Reason, missing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
-    from rackgate.nouns.node import Card, Node
-
+from rackgate.nouns.node import Card, Node
 
 Probes = dict[tuple[str, str], Measurement]
 

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from rackgate.nouns.engine import HeldBack
+from rackgate.engines.probe import EngineProbe
+from rackgate.nouns.engine import HeldBack, LaunchFailed
 from rackgate.nouns.measurement import Measurement, Reason, missing, truth
-from rackgate.nouns.target import GATEWAY
-
-if TYPE_CHECKING:
-    from rackgate.engines.probe import EngineProbe
-    from rackgate.nouns.engine import LaunchFailed
-    from rackgate.nouns.target import EngineSpec
-    from rackgate.stages.site import Site
-
+from rackgate.nouns.target import GATEWAY, EngineSpec
+from rackgate.stages.site import Site
 
 Probes = dict[tuple[str, str], Measurement]
 

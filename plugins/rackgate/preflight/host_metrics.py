@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from rackgate.hosts.facts.clock import distance_s
 from rackgate.hosts.facts.demands import HostDemands
+from rackgate.hosts.facts.fact import Fact
+from rackgate.hosts.facts.finding import HostFinding
 from rackgate.hosts.facts.node_differences import outliers, splits
 from rackgate.hosts.facts.triage import STEPS, host_findings
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.hosts.facts.finding import HostFinding
-
 
 Probes = dict[tuple[str, str], Measurement]
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-from rackgate.nouns.measurement import Reason, missing
+from rackgate.hosts.facts.fact import Fact
+from rackgate.hosts.runner import Runner
+from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.node import Node
+from rackgate.nouns.target import Target
 from rackgate.preflight.container import CONTAINER_PROBES, probe_container
 from rackgate.preflight.kernel_events import probe_events
 from rackgate.preflight.storage import STORAGE_PROBES, probe_storage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.hosts.runner import Runner
-    from rackgate.nouns.measurement import Measurement
-    from rackgate.nouns.node import Node
-    from rackgate.nouns.target import Target
-    from rackgate.telemetry.assembly import TelemetryPlan
-    from rackgate.telemetry.kernel.local_source import KernelLogSource
-    from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
-
+from rackgate.telemetry.assembly import TelemetryPlan
+from rackgate.telemetry.kernel.local_source import KernelLogSource
+from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
 
 Probes = dict[tuple[str, str], "Measurement"]
 

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING
 
+from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.node_differences import image_digests
-from rackgate.hosts.tools.nvidia_smi_inventory import listed_as, parse_inventory
+from rackgate.hosts.tools.nvidia_smi_inventory import CardProcess, ListedCard, listed_as, parse_inventory
 from rackgate.nouns.measurement import Measurement, Reason, missing
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.hosts.tools.nvidia_smi_inventory import CardProcess, ListedCard
-    from rackgate.nouns.node import Card, Node
-
+from rackgate.nouns.node import Card, Node
 
 Probes = dict[tuple[str, str], Measurement]
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.verdict import Verdict
+from rackgate.telemetry.kernel.event_history import EventBook
 from rackgate.telemetry.kernel.event_kinds import CARD_KINDS, DRIVER_KINDS
-from rackgate.telemetry.kernel.xid import Circumstances, judge_events, symptom_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rackgate.telemetry.kernel.event_history import EventBook
-    from rackgate.telemetry.kernel.xid import JudgedEvent
-
+from rackgate.telemetry.kernel.xid import Circumstances, JudgedEvent, judge_events, symptom_of
 
 Probes = dict[tuple[str, str], Measurement]
 

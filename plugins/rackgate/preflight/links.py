@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from rackgate.hosts.facts.fact import Fact
 from rackgate.nouns.measurement import Measurement, Reason, missing
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.nouns.node import Node
-
+from rackgate.nouns.node import Node
 
 Probes = dict[tuple[str, str], Measurement]
 

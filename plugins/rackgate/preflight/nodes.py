@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from rackgate.hosts.facts.demands import demands_of
+from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.node_differences import compared_facts
+from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
 from rackgate.judging.judge import judge
 from rackgate.nouns.measurement import Measurement, Reason, missing, truth
-from rackgate.nouns.slo import Severity
+from rackgate.nouns.node import Card, Node
+from rackgate.nouns.slo import Check, Severity
+from rackgate.nouns.target import Target
 from rackgate.nouns.verdict import Verdict
 from rackgate.preflight.card_memory import MEMORY_IN_USE
 from rackgate.preflight.cards import CARD_PROBES, probe_readings
@@ -21,19 +25,8 @@ from rackgate.preflight.host_metrics import probe_hosts, probe_same
 from rackgate.preflight.hosts import NodesLook
 from rackgate.preflight.inventory import probe_holders, probe_listing, probe_pins
 from rackgate.preflight.links import probe_links
-from rackgate.telemetry.reading import REQUIRED
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
-    from rackgate.nouns.node import Card, Node
-    from rackgate.nouns.slo import Check
-    from rackgate.nouns.target import Target
-    from rackgate.telemetry.reading import Reading
-    from rackgate.telemetry.source import Source
-
+from rackgate.telemetry.reading import REQUIRED, Reading
+from rackgate.telemetry.source import Source
 
 Probes = dict[tuple[str, str], Measurement]
 

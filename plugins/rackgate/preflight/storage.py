@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rackgate.hosts.runner import Command, Ran
+from rackgate.hosts.runner import Command, Ran, Runner
 from rackgate.nouns.measurement import Measurement, Reason, missing
-
-if TYPE_CHECKING:
-    from rackgate.hosts.runner import Runner
-
 
 Probes = dict[tuple[str, str], Measurement]
 

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from rackgate.hosts.runner import LocalRunner
+from rackgate.hosts.runner import LocalRunner, Runner
 from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Node
+from rackgate.nouns.target import Target
 from rackgate.probes.commands import command_of, filled, shown_command
 from rackgate.probes.peers import run_with_peer
 from rackgate.probes.probe import Answer, Asked, Probe
 from rackgate.probes.reading import answer_of
 from rackgate.probes.results import answer_from_file
 from rackgate.telemetry.assembly import plan_of, runner_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from rackgate.hosts.runner import Runner
-    from rackgate.nouns.node import Node
-    from rackgate.nouns.target import Target
-
 
 ONCE = "rack"
 """Stands for the node where a probe runs once, on this machine."""

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from rackgate.hosts.runner import Command
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.nouns.node import Card
-    from rackgate.probes.probe import Probe
-
+from rackgate.nouns.node import Card
+from rackgate.probes.probe import Probe
 
 _DEVICES = {
     "nvidia": ("--gpus", "all"),

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from rackgate.nouns.slo import Scope
-from rackgate.probes.probe import probe_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.nouns.node import Node
-    from rackgate.nouns.slo import Slo
-    from rackgate.nouns.target import Target
-    from rackgate.probes.probe import Probe
+from rackgate.nouns.node import Node
+from rackgate.nouns.slo import Scope, Slo
+from rackgate.nouns.target import Target
+from rackgate.probes.probe import Probe, probe_of
 
 
 def why_not_probed(row: Slo, entity: str, target: Target, probes: Mapping[str, Probe]) -> str:

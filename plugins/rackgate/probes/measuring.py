@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.probes.probe import Answer, Probe, Value, metric_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 def measurements_of(

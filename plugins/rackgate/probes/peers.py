@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from concurrent.futures import Future, ThreadPoolExecutor
 
-from rackgate.hosts.runner import Ran
+from rackgate.hosts.runner import Command, Ran, Runner
 from rackgate.nouns.measurement import Reason
 from rackgate.probes.json_text import shown
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from rackgate.hosts.runner import Command, Runner
-
 
 _LISTENS_WITHIN_S = 15.0
 _PAUSE_S = 0.3

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import datetime
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from rackgate.nouns.measurement import Reason
-    from rackgate.nouns.slo import Scope
-
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.slo import Scope
 
 PREFIX = "probe."
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from rackgate.hosts.runner import Ran
 from rackgate.nouns.measurement import Reason
 from rackgate.probes.json_text import shown
 from rackgate.probes.parsers import PARSERS
 from rackgate.probes.probe import Answer, Asked, BadOutput, Probe, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from rackgate.hosts.runner import Ran
-
 
 _PASSWORD = re.compile(r"password is required|a terminal is required|password for \w+:", re.IGNORECASE)
 

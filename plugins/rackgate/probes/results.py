@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rackgate.nouns.measurement import Reason
+from rackgate.probes.probe import Answer, Asked, Probe
 from rackgate.probes.reading import read_text
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from rackgate.probes.probe import Answer, Asked, Probe
 
 
 def answer_from_file(probe: Probe, asked: Asked, known: Container[str], answer: Answer) -> Answer:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from rackgate.evidence.record import SCHEMA
 from rackgate.nouns.decode import noun_of
 from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import OPEN_WARNING, Bounds, Measurement, Reason, Symptom, missing
+from rackgate.nouns.slo import Check
 from rackgate.nouns.target import GRADES, Target
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from rackgate.nouns.slo import Check
-
 
 _Plain = dict[str, Any]
 

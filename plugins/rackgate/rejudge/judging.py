@@ -7,25 +7,22 @@ import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.checks.plan import plan_checks
+from rackgate.config.acceptance_file import Acceptance
 from rackgate.evidence.record import JUDGEMENT
 from rackgate.evidence.redaction import Redactor
 from rackgate.judging.ledger import Ledger
 from rackgate.judging.run_verdict import Ending
+from rackgate.metrics.observation import Observation
+from rackgate.metrics.registry import Registry
 from rackgate.nouns.measurement import Measurement, Reason, missing
-from rackgate.nouns.slo import STAGES
+from rackgate.nouns.slo import STAGES, Check
+from rackgate.rejudge.finished_run import Finished
 from rackgate.rejudge.observation import offered_otherwise, seen_again
 from rackgate.run.run import Run
 from rackgate.stages.load_runs import lag_limit_ms
-
-if TYPE_CHECKING:
-    from rackgate.config.acceptance_file import Acceptance
-    from rackgate.metrics.observation import Observation
-    from rackgate.metrics.registry import Registry
-    from rackgate.nouns.slo import Check
-    from rackgate.rejudge.finished_run import Finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

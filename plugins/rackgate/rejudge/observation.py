@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.loadgen.engine_counters.prefix_cache import PrefixCounters
 from rackgate.loadgen.engine_counters.server_ttft import histogram_of
@@ -15,13 +16,8 @@ from rackgate.nouns.decode import noun_of
 from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.rejudge.finished_run import Finished
-    from rackgate.telemetry.table import TelemetryTable
-
+from rackgate.rejudge.finished_run import Finished
+from rackgate.telemetry.table import TelemetryTable
 
 _JUDGED_ONLY = ("ttft_bound_ms", "tpot_bound_ms", "e2e_bound_ms")
 """Fields of a load that say how it is judged, not what is offered."""

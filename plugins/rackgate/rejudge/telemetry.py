@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from rackgate.telemetry.reading import FAST, REQUIRED
+from rackgate.telemetry.reading import FAST, REQUIRED, Reading
 from rackgate.telemetry.table import TelemetryTable
 from rackgate.telemetry.thinning import REACH_BACK_NS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rackgate.telemetry.reading import Reading
-
 
 _SAID_AGAIN_NS = 35_000_000_000
 """A field without a value was said again within this time, while its source answered."""

@@ -6,13 +6,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from rackgate.metrics.metric import measure
+from rackgate.metrics.observation import Observation
+from rackgate.nouns.measurement import Measurement
 from rackgate.nouns.slo import Op, Scope, Slo
 
 if TYPE_CHECKING:
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.measurement import Measurement
     from rackgate.run.run import Run
-
 
 TOKENS, REQUESTS = "output_token_throughput", "request_throughput"
 

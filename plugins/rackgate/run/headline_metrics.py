@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from rackgate.metrics.metric import measure
+from rackgate.metrics.observation import Observation
 from rackgate.nouns.slo import Op, Scope, Slo
-
-if TYPE_CHECKING:
-    from rackgate.metrics.observation import Observation
-    from rackgate.run.run import Run
-
+from rackgate.run.run import Run
 
 FIVE_NUMBERS = (
     ("output_token_throughput", "value"),

@@ -6,21 +6,19 @@ import os
 import platform
 import socket
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rackgate.config.acceptance_file import Acceptance
+from rackgate.diagnosis.chain import Chain
 from rackgate.evidence.record import digest_of
+from rackgate.evidence.redaction import Redactor
+from rackgate.judging.ledger import Gate
 from rackgate.judging.message import hint_of
 from rackgate.nouns.entities import members_of
-
-if TYPE_CHECKING:
-    from rackgate.config.acceptance_file import Acceptance
-    from rackgate.diagnosis.chain import Chain
-    from rackgate.evidence.redaction import Redactor
-    from rackgate.judging.ledger import Gate
-    from rackgate.nouns.measurement import Measurement
-    from rackgate.nouns.slo import Check
-    from rackgate.nouns.target import Target
-    from rackgate.nouns.verdict import Judgement
+from rackgate.nouns.measurement import Measurement
+from rackgate.nouns.slo import Check
+from rackgate.nouns.target import Target
+from rackgate.nouns.verdict import Judgement
 
 
 def check_entry(check: Check, definition: str) -> dict[str, Any]:

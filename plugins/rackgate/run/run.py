@@ -5,18 +5,29 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from rackgate.config.acceptance_file import Acceptance
+from rackgate.diagnosis.chain import Chain
 from rackgate.evidence.record import Record, RecordLog
+from rackgate.evidence.redaction import Redactor
+from rackgate.hosts.facts.fact import Fact
 from rackgate.judging.judge import judge
+from rackgate.judging.ledger import Ledger
 from rackgate.judging.message import gated_message, hint_of, number, verdict_message
 from rackgate.loadgen.progress import Silent, Teller
 from rackgate.metrics.layers import layer_of_row
 from rackgate.metrics.metric import measure
+from rackgate.metrics.observation import Observation
+from rackgate.metrics.registry import Registry
+from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.measurement import Measurement, Reason, missing, tainted
-from rackgate.nouns.target import GRADES
+from rackgate.nouns.slo import Check
+from rackgate.nouns.target import GRADES, Target
 from rackgate.nouns.verdict import Judgement, Verdict
 from rackgate.run.economy import Economies
 from rackgate.run.payloads import (
@@ -28,22 +39,6 @@ from rackgate.run.payloads import (
     target_entry,
     verdict_entry,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from rackgate.config.acceptance_file import Acceptance
-    from rackgate.diagnosis.chain import Chain
-    from rackgate.evidence.redaction import Redactor
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.judging.ledger import Ledger
-    from rackgate.metrics.observation import Observation
-    from rackgate.metrics.registry import Registry
-    from rackgate.nouns.fault import FaultTimeline
-    from rackgate.nouns.slo import Check
-    from rackgate.nouns.target import Target
-
 
 _NO_SIGN = (Reason.UNREACHABLE, Reason.DIED, Reason.ABSENT)
 

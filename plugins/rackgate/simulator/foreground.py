@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from rackgate.simulator.rack import SimulatedRack, start_rack
-
-if TYPE_CHECKING:
-    from rackgate.simulator.settings import RackSettings
+from rackgate.simulator.settings import RackSettings
 
 
 def serve(settings: RackSettings, *, as_json: bool, stream: IO[str]) -> int:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httptools
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 MAX_BODY_BYTES = 8 << 20
 

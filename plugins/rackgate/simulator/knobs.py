@@ -6,11 +6,9 @@ simulator asks for the name of a scenario.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, TypeVar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,18 +6,15 @@ child reads the end of the file and leaves. A forked engine is tied to its node 
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import json
 import os
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
-
+from collections.abc import Callable
+from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)

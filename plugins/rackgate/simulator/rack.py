@@ -7,26 +7,21 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from rackgate.nouns.engine import Engine
+from rackgate.nouns.node import Card, Node, NodeAccess
+from rackgate.nouns.target import Target
 from rackgate.simulator.knobs import to_table
-from rackgate.simulator.node.state import Slot, new_state, open_state
+from rackgate.simulator.node.state import CardState, Slot, new_state, open_state
 from rackgate.simulator.processes import RackProcess, RackStartFailed
+from rackgate.simulator.scenarios import Scenario
 from rackgate.simulator.settings import CARD_MODEL, CARD_SKU, RackSettings, chosen_scenario, simulated_target
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rackgate.nouns.node import Card, Node, NodeAccess
-    from rackgate.nouns.target import Target
-    from rackgate.simulator.node.state import CardState
-    from rackgate.simulator.scenarios import Scenario
-
 
 _START_TIMEOUT_S = 30.0
 _REAP_TIMEOUT_S = 5.0

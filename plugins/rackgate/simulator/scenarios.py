@@ -5,17 +5,14 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.nouns.slo import STAGES
 from rackgate.nouns.verdict import Verdict
 from rackgate.simulator.knobs import CardKnobs, GatewayKnobs, NodeKnobs, from_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 HANDICAPS = ("", "slow", "die")
 """What a scenario may do to the load generator."""

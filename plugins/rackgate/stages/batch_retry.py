@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rackgate.batch.exercise import BatchExercise, exercise_batch
 from rackgate.engines.route_options import arguments_of
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from rackgate.run.run import Run
-    from rackgate.stages.site import Site
-
+from rackgate.run.run import Run
+from rackgate.stages.site import Site
 
 SHIPPED_RUNNER = (
     *(sys.executable, "-m", "rackgate.batch.runner"),

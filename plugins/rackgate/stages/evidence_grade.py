@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rackgate.loadgen import Endpoint
-    from rackgate.run.run import Run
-    from rackgate.stages.site import Site
-
+from rackgate.loadgen import Endpoint
+from rackgate.run.run import Run
+from rackgate.stages.site import Site
 
 SIMULATOR = "rackgate"
 """What the simulated engine and its gateway say at /v1/models as `owned_by`."""

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
+from rackgate.engines.metrics_page import MetricsPage
 from rackgate.judging.judge import judge
+from rackgate.loadgen import Endpoint, OfferedLoad, RunningLoad
 from rackgate.metrics.observation import Observation, Offer
 from rackgate.metrics.requests.chosen import lateness
+from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import Reason
-from rackgate.nouns.target import reaches
+from rackgate.nouns.target import Target, reaches
+from rackgate.run.run import Run
 from rackgate.stages.planned_loads import tell_left_out, too_long
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rackgate.engines.metrics_page import MetricsPage
-    from rackgate.loadgen import Endpoint, OfferedLoad, RunningLoad
-    from rackgate.nouns.load import Load
-    from rackgate.nouns.target import Target
-    from rackgate.run.run import Run
-
 
 _END_LIMIT_S = 10.0
 _ATTEMPTS = 2

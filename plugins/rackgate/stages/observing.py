@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
+from rackgate.loadgen import Endpoint, RunningLoad
 from rackgate.metrics.observation import Observation, Offer
+from rackgate.nouns.engine import Engine
 from rackgate.nouns.entities import pairs_of
 from rackgate.nouns.fault import FaultTimeline
+from rackgate.nouns.measurement import Measurement
+from rackgate.nouns.target import Target
 from rackgate.run.economy import record_economy
 from rackgate.run.headline_metrics import record_five_numbers
+from rackgate.run.run import Run
 from rackgate.stages.load_runs import follow, lag_limit_ms, offer_look
 from rackgate.stages.probe_runs import probe_stage
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate.loadgen import Endpoint, RunningLoad
-    from rackgate.nouns.engine import Engine
-    from rackgate.nouns.measurement import Measurement
-    from rackgate.nouns.target import Target
-    from rackgate.run.run import Run
-    from rackgate.stages.site import Site
-    from rackgate.telemetry.sampler import Sampler
-
+from rackgate.stages.site import Site
+from rackgate.telemetry.sampler import Sampler
 
 _PATIENCE_S = 3.0
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate.loadgen import Endpoint
-    from rackgate.nouns.load import Load
-    from rackgate.run.run import Run
+from rackgate.loadgen import Endpoint
+from rackgate.nouns.load import Load
+from rackgate.run.run import Run
 
 
 def loads_of(run: Run, stage: str, first: str) -> tuple[str, ...]:

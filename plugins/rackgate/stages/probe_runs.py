@@ -5,17 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
+from rackgate.nouns.measurement import Measurement
 from rackgate.nouns.slo import Scope
 from rackgate.probes.asking import ONCE, ask_nodes, busy_cards
 from rackgate.probes.measuring import measurements_of
 from rackgate.probes.probe import Answer, Probe, probe_of
-
-if TYPE_CHECKING:
-    from rackgate.nouns.measurement import Measurement
-    from rackgate.run.run import Run
-
+from rackgate.run.run import Run
 
 _LOG_CHARACTERS = 1 << 20
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rackgate.loadgen.instrument.sizing import most_streams, sized, streams_of
-
-if TYPE_CHECKING:
-    from rackgate.nouns.load import Load
-    from rackgate.run.run import Run
-
+from rackgate.nouns.load import Load
+from rackgate.run.run import Run
 
 _ON_EACH_ENGINE = ("single_card", "two_card")
 

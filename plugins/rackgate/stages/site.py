@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from rackgate.engines.gateway import gateway_spec, unreachable, with_engines_behind
+from rackgate.loadgen import Endpoint
 from rackgate.nouns.engine import CardKeeping, Engine, HeldBack, LaunchFailed
 from rackgate.nouns.measurement import Measurement
-from rackgate.nouns.target import GATEWAY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from rackgate.loadgen import Endpoint
-    from rackgate.nouns.node import NodeAccess
-    from rackgate.nouns.target import EngineSpec, Gateway, Target
-    from rackgate.run.run import Run
-
+from rackgate.nouns.node import NodeAccess
+from rackgate.nouns.target import GATEWAY, EngineSpec, Gateway, Target
+from rackgate.run.run import Run
 
 _WIDTH = 16
 

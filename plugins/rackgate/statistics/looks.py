@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from rackgate.nouns.measurement import Bounds
 from rackgate.nouns.slo import Op
-
-if TYPE_CHECKING:
-    from rackgate.nouns.measurement import Bounds
-
 
 MOST_LOOKS = 3
 """Looks at one growing sample; their sizes are fixed beforehand."""

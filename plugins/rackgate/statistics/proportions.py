@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from rackgate.nouns.measurement import Bounds
 from rackgate.statistics.binomial import binomial_cdf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _HALVINGS = 100
 

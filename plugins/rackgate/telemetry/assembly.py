@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rackgate.hosts.docker_host import DockerHost, DockerRunner
-from rackgate.hosts.runner import LocalRunner, RootRunner
+from rackgate.hosts.runner import LocalRunner, RootRunner, Runner
 from rackgate.hosts.ssh import SshRunner
-from rackgate.nouns.node import NodeAccess
+from rackgate.nouns.node import Node, NodeAccess, Redfish
+from rackgate.nouns.target import Target
 from rackgate.telemetry.cards.exporter import ExporterSource
 from rackgate.telemetry.cards.nvidia_smi_source import SmiSource
 from rackgate.telemetry.cards.prometheus import PrometheusSource
@@ -21,15 +22,7 @@ from rackgate.telemetry.engine_metrics import EngineMetricsSource
 from rackgate.telemetry.host_source import HostSource
 from rackgate.telemetry.kernel.local_source import KernelLogSource, may_be_read
 from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.hosts.runner import Runner
-    from rackgate.nouns.node import Node, Redfish
-    from rackgate.nouns.target import Target
-    from rackgate.telemetry.source import Source
-
+from rackgate.telemetry.source import Source
 
 _KMSG = Path("/dev/kmsg")
 

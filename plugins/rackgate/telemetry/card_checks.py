@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,12 +18,7 @@ from rackgate.telemetry.series_findings import (
     uncovered,
     window_values,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.telemetry.table import Series, TelemetryTable
-
+from rackgate.telemetry.table import Series, TelemetryTable
 
 THROTTLE_COUNTERS = ("sw_thermal_slowdown_ns", "hw_thermal_slowdown_ns", "hw_power_brake_ns")
 """Counters of the clock events that are faults; the power cap is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from rackgate.telemetry.engine_names import NAMES, TTFT_HISTOGRAMS
 from rackgate.telemetry.reading import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from prometheus_client.samples import Sample
 
 

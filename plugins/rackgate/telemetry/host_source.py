@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from rackgate.hosts.facts.clock import CLOCK_COMMANDS, clock_fact, clock_to_ours, distance_s
-from rackgate.hosts.runner import Command
+from rackgate.hosts.facts.fact import Fact
+from rackgate.hosts.runner import Command, Ran, Runner
 from rackgate.nouns.measurement import Reason
 from rackgate.telemetry.reading import HOST_FIELDS, Reading
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.hosts.runner import Ran, Runner
-
 
 _COUNTERS = ("symbol_error", "link_downed", "port_rcv_errors", "link_error_recovery")
 _FILES = (

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from rackgate.nouns.measurement import Reason
-    from rackgate.nouns.node import Node
-
+from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Node
 
 _FAST_CARD_FIELDS = {
     "temperature_c": "°C",

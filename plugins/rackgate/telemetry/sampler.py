@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Node
 from rackgate.telemetry.cards.exporter import ExporterSource
-from rackgate.telemetry.source import AskedSeldom
+from rackgate.telemetry.reading import Reading
+from rackgate.telemetry.source import AskedSeldom, Source
 from rackgate.telemetry.table import TelemetryTable
 from rackgate.telemetry.thinning import REACH_BACK_NS, Thinning
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from rackgate.telemetry.reading import Reading
-    from rackgate.telemetry.source import Source
-
 
 _KEPT_READINGS = 200_000
 _LOOKED_THROUGH = 20_000

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rackgate.nouns.measurement import Reason, Symptom
-
-if TYPE_CHECKING:
-    from rackgate.telemetry.table import Series
-
+from rackgate.telemetry.table import Series
 
 _MINUTE_NS = 60_000_000_000
 _SILENT_NS = 7_000_000_000  # an unchanged value is kept every 5 s

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
-    from rackgate.nouns.measurement import Reason
-    from rackgate.telemetry.reading import Reading
+from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
+from rackgate.nouns.measurement import Reason
+from rackgate.telemetry.reading import Reading
 
 
 class Source(Protocol):

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-from rackgate.telemetry.reading import CARD_FIELDS, FAST, REQUIRED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from rackgate.telemetry.reading import Reading
-
+from rackgate.telemetry.reading import CARD_FIELDS, FAST, REQUIRED, Reading
 
 REACH_BACK_NS = 6_000_000_000
 """How far back the last kept value of an unchanged signal can lie, while its source answers."""

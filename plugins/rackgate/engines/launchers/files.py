@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from rackgate.engines.launchers.filling import filled_in
 from rackgate.engines.launchers.settings import TEXT_TABLE, Key, text_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
 
 FILES_KEY = {"files": Key(kind=TEXT_TABLE)}
 """File name = its text, in which the launcher's words are filled in."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from rackgate.engines.catalogue import CatalogueEntry
 from rackgate.engines.launchers.settings import (
     NUMBER,
     PORT,
@@ -19,13 +20,7 @@ from rackgate.engines.launchers.settings import (
     text_table,
     texts,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.engines.catalogue import CatalogueEntry
-    from rackgate.nouns.target import EngineSpec
-
+from rackgate.nouns.target import EngineSpec
 
 ENGINE_KEYS = {
     "engine": Key(kind=TEXT),

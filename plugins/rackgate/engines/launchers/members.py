@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rackgate.engines.launchers.processes.ports import url_of
 from rackgate.engines.launchers.settings import FLAG, TABLES, TEXT, TEXTS, Key, flag, tables, text, texts
 from rackgate.nouns.engine import CardKeeping
-from rackgate.nouns.target import Member
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.nouns.target import EngineSpec
-
+from rackgate.nouns.target import EngineSpec, Member
 
 MEMBERS_KEY = {"members": Key(kind=TABLES)}
 _MEMBER_KEYS = {

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rackgate.engines.launchers.secrets import hidden_values
-from rackgate.engines.launchers.signatures import explain
+from rackgate.engines.launchers.signatures import Explanation, explain
+from rackgate.engines.probe import EngineProbe
 from rackgate.evidence.redaction import Redactor, printable, secret_values
 from rackgate.nouns.engine import LaunchFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from rackgate.engines.launchers.signatures import Explanation
-    from rackgate.engines.probe import EngineProbe
-    from rackgate.nouns.target import EngineSpec
-
+from rackgate.nouns.target import EngineSpec
 
 _TAIL_BYTES = 65_536
 _TAIL_LINES = 40

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from rackgate.engines.catalogue import ProgressMark
+from rackgate.engines.catalogue import ProgressMark
 
 
 def silent(text: str) -> None:

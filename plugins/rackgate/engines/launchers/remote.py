@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
 from rackgate.engines.launchers.filling import engine_problems
 from rackgate.engines.launchers.outcome import key_headers
@@ -13,12 +13,7 @@ from rackgate.engines.launchers.progress import silent
 from rackgate.engines.launchers.settings import NUMBER, TEXT, Key, number, problems_of, text
 from rackgate.engines.probe import probe_engine
 from rackgate.nouns.engine import Engine, LaunchFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from rackgate.nouns.target import EngineSpec
-
+from rackgate.nouns.target import EngineSpec
 
 KEYS = {"ready_timeout_s": Key(kind=NUMBER), "engine": Key(kind=TEXT), **POD_KEYS}
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rackgate.engines.launchers.settings import TEXT, TEXT_TABLE, TEXTS, Key, text_table, texts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.nouns.target import EngineSpec
-
+from rackgate.nouns.target import EngineSpec
 
 SECRET_KEYS = {
     "env_from": Key(kind=TEXTS),

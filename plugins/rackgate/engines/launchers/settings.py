@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from typing import cast
 
 
 def _is_text(value: object) -> bool:

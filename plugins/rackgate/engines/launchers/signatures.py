@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from rackgate.engines.catalogue import KnownFailure
 from rackgate.known_failures.signatures import diagnose, filled
 from rackgate.nouns.measurement import Layer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from rackgate.engines.catalogue import KnownFailure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rackgate.engines.launchers.filling import entry_of
-from rackgate.engines.launchers.members import EngineGroup
+from rackgate.engines.launchers.members import EngineGroup, Part, PartSpec
 from rackgate.engines.launchers.outcome import ended, log_end, not_ready, start_refused
 from rackgate.engines.launchers.progress import ProgressWatch
 from rackgate.engines.probe import probe_engine
 from rackgate.engines.protocols.protocol import protocol_named
 from rackgate.engines.readiness import wait_until_ready
 from rackgate.nouns.engine import Engine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rackgate.engines.launchers.members import Part, PartSpec
-    from rackgate.nouns.target import EngineSpec
+from rackgate.nouns.target import EngineSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

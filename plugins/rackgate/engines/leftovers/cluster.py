@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.engines.launchers.pods.cluster import Cluster, ClusterRefused, open_cluster
 from rackgate.engines.launchers.settings import text
 from rackgate.engines.leftovers.launch_records import LABEL_PREFIX
 from rackgate.engines.leftovers.leftovers import Leftover, is_left
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rackgate.nouns.target import Target
-
+from rackgate.nouns.target import Target
 
 _SELECTOR = "app.kubernetes.io/managed-by=rackgate"
 _KINDS = ("Deployment", "Service", "Secret")

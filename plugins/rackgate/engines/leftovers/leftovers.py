@@ -11,6 +11,7 @@ import os
 import platform
 import signal
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,6 @@ from rackgate.engines.leftovers.launch_records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import docker
 
 

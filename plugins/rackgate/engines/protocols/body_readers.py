@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from rackgate.engines.protocols.answer import AnswerEnd, AnswerSoFar
+from rackgate.engines.protocols.answer import Answer, AnswerEnd, AnswerSoFar, Ending
 from rackgate.engines.protocols.learned_events import (
     LONGEST_WORD,
     Effect,
@@ -16,12 +16,7 @@ from rackgate.engines.protocols.learned_events import (
     plain_word,
     preface_of,
 )
-from rackgate.engines.protocols.protocol import Answer, Ending
 from rackgate.engines.protocols.sse import EventTooLong, SseParser
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _WHO = b'"system_fingerprint"'
 _SAYS_WHO = re.compile(_WHO + rb': ?"[^"]')

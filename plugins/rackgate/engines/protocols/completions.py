@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.engines.protocols.body_readers import BodyReader
 from rackgate.engines.protocols.openai import ChatStream, OpenAi, interpret_body
-from rackgate.engines.protocols.protocol import JSON, STREAM, Dialect, json_bytes
-
-if TYPE_CHECKING:
-    from rackgate.engines.protocols.protocol import AnswerReader, ChatRequest
+from rackgate.engines.protocols.protocol import JSON, STREAM, AnswerReader, ChatRequest, Dialect, json_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rackgate.engines.protocols.answer import AnswerSoFar, Unreadable
+from rackgate.engines.protocols.answer import Answer, AnswerSoFar, Ending, Unreadable
 from rackgate.engines.protocols.body_readers import BodyReader, StreamReader
 from rackgate.engines.protocols.learned_events import Learned
-from rackgate.engines.protocols.protocol import Dialect, Ending, json_bytes
-
-if TYPE_CHECKING:
-    from rackgate.engines.protocols.protocol import Answer, AnswerReader, ChatRequest
+from rackgate.engines.protocols.protocol import AnswerReader, ChatRequest, Dialect, json_bytes
 
 
 def interpret(reading: AnswerSoFar, name: str, data: bytes) -> None:

@@ -3,103 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rackgate.engines.protocols.answer import AnswerEnd, AnswerSoFar
-    from rackgate.nouns.sample import Outcome
-
+from rackgate.engines.protocols.answer import Answer, AnswerEnd, AnswerSoFar, Ending
 
 STREAM = "text/event-stream"
 JSON = "application/json"
-
-
-class Ending(StrEnum):
-    """How the exchange ended, as HTTP and the limits see it."""
-
-    COMPLETE = "complete"
-    LOST = "lost"
-    TIMEOUT = "timeout"
-    STALLED = "stalled"
-    CANCELLED = "cancelled"
-    MALFORMED = "malformed"
-    UNCONNECTED = "unconnected"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
-    """One call that the model asked for; `arguments` as it was written, usually JSON."""
-
-    name: str
-    arguments: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What one exchange gave. Moments are monotonic nanoseconds, None where they never came.
-
-    `completion_tokens` and `prompt_tokens` are the server's own counts. `chunk_tokens` holds the tokens
-    of each token-bearing chunk where the server counts along, else it is empty. `first_token_chunk` is
-    the index of the first token-bearing event among all events. `server_times_s` are the engine's own
-    times; they never replace ours.
-    """
-
-    outcome: Outcome
-    detail: str = ""
-    text: str = ""
-    reasoning: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    finish_reason: str | None = None
-    done_seen: bool = False
-    token_ns: tuple[int, ...] = ()
-    first_token_chunk: int | None = None
-    first_answer_ns: int | None = None
-    done_ns: int | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    usage_source: str | None = None
-    server_predicted_n: int | None = None
-    chunk_tokens: tuple[int, ...] = ()
-    server_times_s: Mapping[str, float] = field(default_factory=dict)
-    comment_frames: int = 0
-    error_type: str | None = None
-    error_code: int | str | None = None
-    error_message: str = ""
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def complete(self) -> bool:
-        """True if a terminal signal came."""
-        return self.done_seen or self.finish_reason is not None
-
-    @property
-    def output_tokens(self) -> int | None:
-        """The server's count, else the number of token-bearing chunks; `token_source` says which."""
-        if self.completion_tokens is not None:
-            return self.completion_tokens
-        return len(self.token_ns) or None
-
-    @property
-    def token_source(self) -> str | None:
-        """`usage`, `timings` or `chunks`; None without any token."""
-        return self.usage_source or ("chunks" if self.token_ns else None)
-
-    @property
-    def tpot_excluding_first_chunk_ms(self) -> float | None:
-        """(last token - first token) / (output tokens - tokens of the first chunk), in ms.
-
-        Stands beside `tpot_ms` where chunks carry several tokens; None where the server does not count
-        along or all tokens came in one chunk.
-        """
-        if not self.chunk_tokens or self.completion_tokens is None:
-            return None
-        later = self.completion_tokens - self.chunk_tokens[0]
-        return (self.token_ns[-1] - self.token_ns[0]) / 1e6 / later if later > 0 else None
 
 
 class AnswerReader(Protocol):

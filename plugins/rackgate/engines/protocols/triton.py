@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
+from rackgate.engines.protocols.answer import AnswerSoFar
 from rackgate.engines.protocols.body_readers import BodyReader, StreamReader
 from rackgate.engines.protocols.learned_events import Learned
 from rackgate.engines.protocols.openai import error_of, frame_of
-from rackgate.engines.protocols.protocol import Dialect, json_bytes
-
-if TYPE_CHECKING:
-    from rackgate.engines.protocols.answer import AnswerSoFar
-    from rackgate.engines.protocols.protocol import AnswerReader, ChatRequest
+from rackgate.engines.protocols.protocol import AnswerReader, ChatRequest, Dialect, json_bytes
 
 
 def interpret(reading: AnswerSoFar, name: str, data: bytes) -> None:  # noqa: ARG001 - Triton names no events

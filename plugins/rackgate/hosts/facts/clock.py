@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from rackgate.hosts.facts.fact import Fact
-from rackgate.hosts.runner import Command
+from rackgate.hosts.runner import Command, Ran, Runner
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rackgate.hosts.runner import Ran, Runner
-
 
 CLOCK_COMMANDS = {
     "chronyc": Command(argv=("chronyc", "-c", "tracking"), grant="the package chrony, running"),

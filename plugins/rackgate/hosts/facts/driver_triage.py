@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from rackgate.hosts.facts.finding import fail, unknown, unsure, warn
+from rackgate.hosts.facts.demands import HostDemands
+from rackgate.hosts.facts.finding import Facts, Found, fail, unknown, unsure, warn
 from rackgate.hosts.tools.nvidia_smi import driver_problem
 from rackgate.hosts.tools.nvidia_smi_inventory import parse_inventory
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from rackgate.hosts.facts.demands import HostDemands
-    from rackgate.hosts.facts.finding import Facts, Found
 
 
 def look_at_driver(facts: Facts, demands: HostDemands) -> Found:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rackgate.nouns.measurement import Reason
+from rackgate.nouns.measurement import Reason
 
 
 @dataclass(frozen=True, slots=True)

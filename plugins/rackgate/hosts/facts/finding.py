@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rackgate.hosts.facts.fact import Fact
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _UNREAD = Fact(None, Reason.ABSENT, "it was not asked")
 

@@ -6,9 +6,10 @@ What cannot be read is None with the reason beside it. Nothing is changed on the
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.hosts.concurrently import within
 from rackgate.hosts.facts.clock import CLOCK_COMMANDS, clock_fact, clock_to_ours
@@ -22,15 +23,9 @@ from rackgate.hosts.facts.links import (
     ports,
 )
 from rackgate.hosts.facts.questions import COMMANDS, DRIVERS_TOOL, FILES
-from rackgate.hosts.runner import Ran
+from rackgate.hosts.runner import Ran, Runner
 from rackgate.hosts.tools.nvidia_smi_inventory import parse_inventory
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rackgate.hosts.runner import Runner
-
 
 _PATIENCE_S = 1.5
 """Where no persistence daemon runs `nvidia-smi` wakes every card first: seconds for each."""

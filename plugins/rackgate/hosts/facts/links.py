@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from rackgate.hosts.facts.fact import Fact
+from rackgate.hosts.runner import Ran
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.hosts.runner import Ran
-
 
 _FULL_MEMBER = 0x8000
 

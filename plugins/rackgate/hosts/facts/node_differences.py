@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rackgate.hosts.facts.fact import Fact
-from rackgate.hosts.tools.nvidia_smi_inventory import parse_inventory
+from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard, parse_inventory
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
-
 
 COMPARED = (
     *("kernel", "os", "driver_module", "driver_library", "nvidia_loaded", "nouveau_loaded"),

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from rackgate.hosts.facts.demands import HostDemands
 from rackgate.hosts.facts.driver_triage import look_at_driver
-from rackgate.hosts.facts.finding import Facts, HostFinding, fail, unknown, unsure, warn
+from rackgate.hosts.facts.fact import Fact
+from rackgate.hosts.facts.finding import Facts, Found, HostFinding, fail, unknown, unsure, warn
 from rackgate.hosts.tools.nvidia_smi_inventory import parse_inventory
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rackgate.hosts.facts.demands import HostDemands
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.hosts.facts.finding import Found
-
 
 _LEAST_SHM_BYTES = 1 << 30
 _LEAST_MEMLOCK_BYTES = 1 << 30

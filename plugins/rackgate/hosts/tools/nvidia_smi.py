@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rackgate.hosts.pci import canonical_pci
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _UNSUPPORTED = frozenset({"n/a", "not supported", "not available", "not active", "disabled", ""})
 _FAULTS = {"gpu requires reset": "reset required", "gpu is lost": "lost"}

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from rackgate.hosts.pci import canonical_pci
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate.nouns.node import Card
-
+from rackgate.nouns.node import Card
 
 _NOTHING = frozenset({"", "n/a", "[n/a]", "none", "requested functionality has been deprecated"})
 

@@ -6,18 +6,14 @@ A prefix cache shortens the first token only. Tokens that then come faster, too,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rackgate.loadgen.results.offered import OfferedLoad
+from rackgate.loadgen.results.table import SampleTable
 from rackgate.nouns.load import Arrival, Load
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.sample import Outcome
-
-if TYPE_CHECKING:
-    from rackgate.loadgen.results.offered import OfferedLoad
-    from rackgate.loadgen.results.table import SampleTable
-
 
 PAIRS = 20
 FASTER = 1.5

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rackgate.engines.metrics_page import MetricsPage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from rackgate.nouns.load import Load
-    from rackgate.telemetry.engine_metrics import EnginePage
-
+from rackgate.nouns.load import Load
+from rackgate.telemetry.engine_metrics import EnginePage
 
 MOST_FROM_CACHE = 0.25
 """Of a load whose prompts share nothing: what an engine may take from its cache and still be measured."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from rackgate.telemetry.engine_metrics import TtftHistogram
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.telemetry.engine_metrics import EnginePage
+from rackgate.telemetry.engine_metrics import EnginePage, TtftHistogram
 
 
 def histograms_meanwhile(

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from rackgate.loadgen.http.head import Framing
-
-if TYPE_CHECKING:
-    from rackgate.loadgen.http.head import Head
-
+from rackgate.loadgen.http.head import Framing, Head
 
 _SIZES = {b"%x" % size: size for size in range(1, 4096)}
 _SIZE_LINES = {size + len(line) + 4: line + b"\r\n" for line, size in _SIZES.items()}

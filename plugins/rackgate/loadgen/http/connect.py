@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar, cast
+import ssl
+from collections.abc import Callable
+from typing import TypeVar, cast
 
 from rackgate.loadgen.http.head import HeadError, parse_head
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
-
-    from rackgate.loadgen.http.transport import Server
-
+from rackgate.loadgen.http.transport import Server
 
 _Protocol = TypeVar("_Protocol", bound=asyncio.Protocol)
 

@@ -6,18 +6,12 @@ import asyncio
 import select
 import ssl
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from rackgate.engines.protocols.protocol import Ending
-from rackgate.loadgen.http.body import BodyError, Chunked, body_of
-from rackgate.loadgen.http.head import Framing, HeadError, check_head, parse_head
-from rackgate.loadgen.http.transport import Finish
-
-if TYPE_CHECKING:
-    from rackgate.loadgen.http.body import Body
-    from rackgate.loadgen.http.head import Head
-    from rackgate.loadgen.http.transport import Sink
-
+from rackgate.engines.protocols.answer import Ending
+from rackgate.loadgen.http.body import Body, BodyError, Chunked, body_of
+from rackgate.loadgen.http.head import Framing, Head, HeadError, check_head, parse_head
+from rackgate.loadgen.http.transport import Finish, Sink
 
 MAX_HEAD_BYTES = 1 << 20
 MOST_READS_ASIDE = 32

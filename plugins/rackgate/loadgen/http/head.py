@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import httptools
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _KNOWN_HEADS = 1024
 _LONGEST_KNOWN = 4096

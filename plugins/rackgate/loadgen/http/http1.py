@@ -10,17 +10,12 @@ import asyncio
 import socket
 from collections import deque
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
 
-from rackgate.engines.protocols.protocol import Ending
+from rackgate.engines.protocols.answer import Ending
 from rackgate.loadgen.http.connect import dial
 from rackgate.loadgen.http.connection import Connection, reason_of
-from rackgate.loadgen.http.transport import Finish
+from rackgate.loadgen.http.transport import Finish, Server, Sink
 from rackgate.nouns.route import tls_of
-
-if TYPE_CHECKING:
-    from rackgate.loadgen.http.transport import Server, Sink
-
 
 SLICE_NS = 50_000
 """For so long connections are looked at per turn of the loop: arrivals wait for that and for one of them."""

@@ -5,13 +5,10 @@ A server that never stops sending must not fill the memory, and neither must fiv
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection, Iterable
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from rackgate.nouns.load import Load
-
+from rackgate.nouns.load import Load
 
 MOST_BYTES = 64 << 20
 """No response is longer than this, however many tokens were asked for."""

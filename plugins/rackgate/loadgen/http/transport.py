@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from rackgate.engines.protocols.answer import Ending
+from rackgate.loadgen.http.head import Head
 from rackgate.nouns.route import DIRECT, Route
-
-if TYPE_CHECKING:
-    from rackgate.engines.protocols.protocol import Ending
-    from rackgate.loadgen.http.head import Head
 
 
 class Exchange(Protocol):

@@ -5,27 +5,25 @@ from __future__ import annotations
 import json
 import selectors
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rackgate.loadgen.child import start_child
 from rackgate.loadgen.instrument.reference_server import Script
+from rackgate.loadgen.results.offered import OfferedLoad
 from rackgate.loadgen.running import start_load
 from rackgate.nouns.endpoint import Endpoint
+from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from numpy.typing import NDArray
-
-    from rackgate.loadgen.results.offered import OfferedLoad
-    from rackgate.nouns.load import Load
 
 
 _START_LIMIT_S = 20.0

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rackgate.nouns.load import Arrival, Load
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 REFERENCE = Load(
     name="reference", prompt_tokens=16, output_tokens=16, arrival=Arrival.POISSON, rate_per_s=120.0,

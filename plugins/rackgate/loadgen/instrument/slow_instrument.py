@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rackgate.loadgen.http.connection import Connection
 from rackgate.loadgen.http.http1 import HttpClient
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rackgate.loadgen.http.transport import Server
-
+from rackgate.loadgen.http.transport import Server
 
 HANDICAPS = ("", "slow", "die", "late")
 """None; the event loop stands still for 40 of every 100 ms; the worker exits abruptly half-way; what arrives

@@ -6,22 +6,17 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.loadgen.remote.clock import MachineClock, clock_path, compare_clocks, keep_clock
-from rackgate.loadgen.remote.load_machine import MOST_AT_ONCE
+from rackgate.loadgen.remote.load_machine import MOST_AT_ONCE, Heard
+from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.worker.live_state import Now, now_path, write_now
 from rackgate.loadgen.worker.start_barrier import AHEAD_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from rackgate.loadgen.remote.load_machine import Heard
-    from rackgate.loadgen.requests.plan import Plan
-
 
 _TIMES = 32
 """Round trips of one reading of a clock."""

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
 
 from rackgate.nouns.decode import noun_of
 from rackgate.nouns.sample import Sample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 _MOST_DRIFT = 500e-6
 """NTP slews a clock by no more than 500 ppm; one that runs off faster was stopped, or moved."""

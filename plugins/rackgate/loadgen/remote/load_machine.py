@@ -11,20 +11,17 @@ import os
 import selectors
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.worker.start_barrier import moments_in, place_moments
 from rackgate.loadgen.worker_process import WorkerProcess
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 MOST_AT_ONCE = 1 << 22
 """Bytes of samples of one worker that go out in one answer."""

@@ -12,23 +12,19 @@ import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from rackgate.loadgen.child import start_child
 from rackgate.loadgen.remote.load_machine import About
+from rackgate.loadgen.requests.plan import Plan
 from rackgate.nouns.decode import noun_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate.loadgen.requests.plan import Plan
-    from rackgate.nouns.endpoint import Endpoint
-    from rackgate.nouns.target import LoadMachines
-
+from rackgate.nouns.endpoint import Endpoint
+from rackgate.nouns.target import LoadMachines
 
 _CONNECT_S = 5.0
 _GREETING_S = 60.0

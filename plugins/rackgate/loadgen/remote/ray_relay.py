@@ -13,8 +13,9 @@ import select
 import socket
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.loadgen.remote.carrying import Carrying, Start
 from rackgate.loadgen.remote.load_machine import About, LoadMachine
@@ -22,10 +23,6 @@ from rackgate.loadgen.remote.machines import NoLoadMachines
 from rackgate.loadgen.requests.plan import Plan
 from rackgate.nouns.decode import noun_of
 from rackgate.nouns.target import LoadMachines
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _ANSWER_S = 30.0
 _FIRST_ANSWER_S = 45.0

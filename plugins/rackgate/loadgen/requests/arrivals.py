@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from math import expm1, log, sqrt
 from random import Random
-from typing import TYPE_CHECKING
 
-from rackgate.nouns.load import Arrival
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from rackgate.nouns.load import Load, Phase
+from rackgate.nouns.load import Arrival, Load, Phase
 
 
 def schedule_ns(

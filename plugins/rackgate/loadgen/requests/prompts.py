@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from hashlib import sha256
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from rackgate.engines.protocols.protocol import ChatRequest
+from rackgate.engines.protocols.protocol import ChatProtocol, ChatRequest
 from rackgate.loadgen.requests.words import WORDS
-
-if TYPE_CHECKING:
-    from rackgate.engines.protocols.protocol import ChatProtocol
-
 
 _SALT_WORDS = 12
 _BLOCKS = 16

@@ -5,19 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.loadgen.requests.words import token_counter
-from rackgate.nouns.load import Arrival
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from rackgate.nouns.load import Load
-
+from rackgate.nouns.load import Arrival, Load
 
 MOONCAKE_BLOCK_TOKENS = 512
 """Tokens that one of Mooncake's hash ids stands for."""

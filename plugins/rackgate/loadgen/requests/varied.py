@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log, sqrt
 from random import Random
-from typing import TYPE_CHECKING
 
-from rackgate.engines.protocols.protocol import ChatRequest
-from rackgate.loadgen.requests.trace import MOONCAKE_BLOCK_TOKENS
+from rackgate.engines.protocols.protocol import ChatProtocol, ChatRequest
+from rackgate.loadgen.requests.trace import MOONCAKE_BLOCK_TOKENS, TraceRequest
 from rackgate.loadgen.requests.words import WordPool, words_of
-from rackgate.nouns.load import Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate.engines.protocols.protocol import ChatProtocol
-    from rackgate.loadgen.requests.trace import TraceRequest
-    from rackgate.nouns.load import Load, Spread
+from rackgate.nouns.load import Load, Shape, Spread
 
 
 def draw_length(mean: int, spread: Spread | None, random: Random) -> int:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from rackgate.loadgen.results.table import SampleTable
 from rackgate.nouns.sample import Outcome
 from rackgate.statistics.percentiles import nearest_rank
-
-if TYPE_CHECKING:
-    from rackgate.loadgen.results.table import SampleTable
-
 
 CHUNKS = "chunks"
 """The token source of an answer whose tokens the server did not count."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackgate.loadgen.results.labels import Labels
+from rackgate.nouns.load import Origin
 from rackgate.nouns.sample import Outcome, Sample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from rackgate.nouns.load import Origin
-
 
 Column: TypeAlias = NDArray[Any]
 

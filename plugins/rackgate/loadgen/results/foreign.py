@@ -10,15 +10,13 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from rackgate.nouns.measurement import Bounds, Measurement, Reason, missing
 from rackgate.statistics.percentiles import nearest_rank, order_ranks, percentile_bounds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 
 class ForeignError(ValueError):

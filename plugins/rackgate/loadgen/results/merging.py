@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from rackgate.loadgen.remote.clock import MachineClock
+from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.results.offered import Counters, OfferedLoad, WorkerCost
 from rackgate.loadgen.results.table import SampleTable
 from rackgate.loadgen.results.table_file import samples_to_file
+from rackgate.loadgen.worker_process import WorkerProcess
+from rackgate.nouns.load import Origin
 from rackgate.nouns.measurement import Reason
+from rackgate.nouns.sample import Sample
 from rackgate.statistics.percentiles import nearest_rank
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from rackgate.loadgen.remote.clock import MachineClock
-    from rackgate.loadgen.requests.plan import Plan
-    from rackgate.loadgen.worker_process import WorkerProcess
-    from rackgate.nouns.load import Origin
-    from rackgate.nouns.sample import Sample
-
 
 _Result = dict[str, Any]
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from rackgate.loadgen.engine_counters.prefix_cache import PrefixCounters
-    from rackgate.loadgen.remote.clock import MachineClock
-    from rackgate.loadgen.results.table import SampleTable
-    from rackgate.nouns.load import Load
-    from rackgate.nouns.measurement import Reason
-    from rackgate.telemetry.engine_metrics import TtftHistogram
+from rackgate.loadgen.engine_counters.prefix_cache import PrefixCounters
+from rackgate.loadgen.remote.clock import MachineClock
+from rackgate.loadgen.results.table import SampleTable
+from rackgate.nouns.load import Load
+from rackgate.nouns.measurement import Reason
+from rackgate.telemetry.engine_metrics import TtftHistogram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

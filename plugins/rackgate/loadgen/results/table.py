@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -14,6 +16,7 @@ from rackgate.loadgen.results.columns import (
     MOMENTS,
     TEXTS,
     TRACEPARENT,
+    Column,
     Columns,
     columns_of,
     derived,
@@ -23,17 +26,11 @@ from rackgate.loadgen.results.columns import (
     texts_of,
 )
 from rackgate.loadgen.results.labels import Labels
-from rackgate.nouns.sample import traceparent_of
+from rackgate.nouns.load import Origin
+from rackgate.nouns.sample import Sample, traceparent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
-
-    from rackgate.loadgen.results.columns import Column
-    from rackgate.nouns.load import Origin
-    from rackgate.nouns.sample import Sample
 
     Texts: TypeAlias = Callable[[str], Column]
     Arrivals: TypeAlias = Callable[[], Iterator[tuple[Column, Column, Column]]]

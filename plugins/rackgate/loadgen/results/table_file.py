@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,20 +21,13 @@ from rackgate.loadgen.results.columns import (
     MOMENTS,
     TEXTS,
     TRACEPARENT,
+    Column,
     objects,
 )  # fmt: skip
 from rackgate.loadgen.results.labels import Labels
 from rackgate.loadgen.results.table import SampleTable
 from rackgate.nouns.load import Origin
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-    from types import TracebackType
-
-    from rackgate.loadgen.results.columns import Column
-    from rackgate.nouns.sample import Sample
-
+from rackgate.nouns.sample import Sample
 
 ROWS_AT_ONCE = 1 << 16
 _ORIGIN = "rackgate.origin"

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rackgate.engines.protocols.protocol import Ending
+from rackgate.engines.protocols.answer import Ending
+from rackgate.engines.protocols.protocol import AnswerReader, ChatProtocol
+from rackgate.loadgen.http.head import Head
+from rackgate.loadgen.http.memory_limit import Room
+from rackgate.loadgen.http.transport import Exchange, Finish
 from rackgate.loadgen.worker.sampling import REFUSALS, row_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rackgate.engines.protocols.protocol import AnswerReader, ChatProtocol
-    from rackgate.loadgen.http.head import Head
-    from rackgate.loadgen.http.memory_limit import Room
-    from rackgate.loadgen.http.transport import Exchange, Finish
-    from rackgate.nouns.endpoint import Endpoint
-    from rackgate.nouns.load import Limits
-
+from rackgate.nouns.endpoint import Endpoint
+from rackgate.nouns.load import Limits
 
 AFTER_DONE_NS = 1_000_000_000
 _ERROR_BODY_BYTES = 65536

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
 
-from rackgate.loadgen.worker.spool import place_of, row_lines, row_of_sample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rackgate.loadgen.requests.plan import Plan
-    from rackgate.loadgen.worker.attempt import Attempt
-    from rackgate.loadgen.worker.spool import Row
-    from rackgate.nouns.sample import Sample
-
+from rackgate.loadgen.requests.plan import Plan
+from rackgate.loadgen.worker.attempt import Attempt
+from rackgate.loadgen.worker.spool import Row, place_of, row_lines, row_of_sample
+from rackgate.nouns.sample import Sample
 
 AFTER_S = 0.002
 SLICE_NS = 50_000

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from rackgate.engines.protocols.protocol import protocol_named
+from rackgate.engines.protocols.protocol import ChatProtocol, protocol_named
 from rackgate.loadgen.http.memory_limit import Room
-from rackgate.loadgen.http.transport import Server
-from rackgate.loadgen.requests.prompts import Prompts
+from rackgate.loadgen.http.transport import Server, Transport
+from rackgate.loadgen.requests.plan import Plan
+from rackgate.loadgen.requests.prompts import Prompts, PromptSource
+from rackgate.loadgen.requests.trace import TraceRequest
 from rackgate.loadgen.requests.varied import VariedPrompts
 from rackgate.loadgen.worker.attempt import Attempt, Terms
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.sample import Outcome, Sample, traceparent_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rackgate.engines.protocols.protocol import ChatProtocol
-    from rackgate.loadgen.http.transport import Transport
-    from rackgate.loadgen.requests.plan import Plan
-    from rackgate.loadgen.requests.prompts import PromptSource
-    from rackgate.loadgen.requests.trace import TraceRequest
-    from rackgate.nouns.endpoint import Endpoint
 
 
 class Lane:

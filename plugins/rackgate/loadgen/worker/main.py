@@ -11,16 +11,14 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.worker.live_state import NOW_EVERY_S, now_path, write_now
 from rackgate.loadgen.worker.offer import Offering
 from rackgate.loadgen.worker.priority import go_first
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def main() -> int:

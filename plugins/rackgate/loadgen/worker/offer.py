@@ -6,15 +6,18 @@ import asyncio
 import gc
 import heapq
 import time
+from collections.abc import Callable, Iterator
 from itertools import islice
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.loadgen.http.memory_limit import Room, longest_output
-from rackgate.loadgen.http.transport import Server
+from rackgate.loadgen.http.transport import Server, Transport
 from rackgate.loadgen.instrument.slow_instrument import client_of, spoil
 from rackgate.loadgen.requests.arrivals import schedule_ns
+from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.requests.trace import trace_of
+from rackgate.loadgen.worker.attempt import Attempt
 from rackgate.loadgen.worker.completion import Conclusions
 from rackgate.loadgen.worker.endpoint_client import Lane
 from rackgate.loadgen.worker.live_state import Now
@@ -23,14 +26,6 @@ from rackgate.loadgen.worker.slots import Conversation, Slot
 from rackgate.loadgen.worker.start_barrier import meet
 from rackgate.loadgen.worker.timeouts import Watch
 from rackgate.loadgen.worker.timer import Alarm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from rackgate.loadgen.http.transport import Transport
-    from rackgate.loadgen.requests.plan import Plan
-    from rackgate.loadgen.worker.attempt import Attempt
-
 
 OPEN_CONNECTIONS_AHEAD = 8
 COLLECT_EVERY_S = 30.0

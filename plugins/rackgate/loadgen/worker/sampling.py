@@ -5,25 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
+from collections.abc import Sequence
 from operator import sub
 from typing import TYPE_CHECKING, Any
 
-from rackgate.engines.protocols.answer import AnswerEnd, AnswerSoFar
+from rackgate.engines.protocols.answer import AnswerEnd, AnswerSoFar, Ending
 from rackgate.engines.protocols.openai import error_of
-from rackgate.engines.protocols.protocol import Ending
+from rackgate.engines.protocols.protocol import AnswerReader
 from rackgate.engines.retry_after import retry_after_s, server_time
+from rackgate.loadgen.http.head import Head
+from rackgate.loadgen.http.transport import Finish
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.sample import Outcome
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Sequence
-
-    from rackgate.engines.protocols.protocol import AnswerReader
-    from rackgate.loadgen.http.head import Head
-    from rackgate.loadgen.http.transport import Finish
     from rackgate.loadgen.worker.attempt import Attempt
-    from rackgate.nouns.endpoint import Endpoint
-
 
 REFUSALS = frozenset({429, 503})
 BURST_GAP_NS = 200_000

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
+from rackgate.loadgen.worker.attempt import Attempt
+from rackgate.loadgen.worker.endpoint_client import Lane
+
 if TYPE_CHECKING:
-    import asyncio
-
-    from rackgate.loadgen.worker.attempt import Attempt
-    from rackgate.loadgen.worker.endpoint_client import Lane
     from rackgate.loadgen.worker.offer import Offering
-
 
 PAUSE_AFTER_REFUSAL_S = 0.05
 """A closed loop whose requests are turned away at once would otherwise only count how fast that goes."""

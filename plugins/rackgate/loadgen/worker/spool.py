@@ -5,18 +5,15 @@ A line holds a sample's values in the order of its fields.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from msgspec import json
 
 from rackgate.nouns.sample import Outcome, Sample
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
 
 Row: TypeAlias = tuple[Any, ...]
 """A sample's values in the order of its fields."""

@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from rackgate.loadgen.requests.plan import Plan
-
+from rackgate.loadgen.requests.plan import Plan
 
 AHEAD_NS = 100_000_000
 """The workers begin so long after the last of them was ready."""

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Collection
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from rackgate.loadgen.worker.attempt import Attempt
-
+from rackgate.loadgen.worker.attempt import Attempt
 
 EVERY_S = 0.05
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rackgate.metrics.hardware.load_window import measurement_of, no_telemetry, window_of
+from rackgate.metrics.metric import MeasureFunction, Register
+from rackgate.metrics.observation import Observation
 from rackgate.nouns.measurement import Measurement, Reason
-from rackgate.nouns.slo import ONE_VALUE
+from rackgate.nouns.slo import ONE_VALUE, Slo
 from rackgate.telemetry.card_checks import (
     THROTTLE_COUNTERS,
     idle_share,
@@ -25,15 +27,7 @@ from rackgate.telemetry.series_findings import (
     least,
     most_per_minute,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rackgate.metrics.metric import MeasureFunction, Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
-    from rackgate.telemetry.table import TelemetryTable
-
+from rackgate.telemetry.table import TelemetryTable
 
 _CLOCKS_SETTING = 0x2
 

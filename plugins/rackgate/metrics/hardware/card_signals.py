@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rackgate.metrics.metric import MeasureFunction, Register
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples, last_label
 from rackgate.metrics.requests.rates import output_token_throughput
 from rackgate.nouns.measurement import Measurement, Reason, missing
-from rackgate.nouns.slo import ONE_VALUE
+from rackgate.nouns.slo import ONE_VALUE, Slo
 from rackgate.statistics.series import (
     energy_from_counter_j,
     last_fifth_mean,
@@ -20,13 +21,7 @@ from rackgate.statistics.series import (
 from rackgate.telemetry.card_checks import THROTTLE_COUNTERS, clock_symptoms, throttle_by_counters_s
 from rackgate.telemetry.cards.clock_events import FAULT_BITS
 from rackgate.telemetry.series_findings import Finding
-
-if TYPE_CHECKING:
-    from rackgate.metrics.metric import MeasureFunction, Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
-    from rackgate.telemetry.table import Series
-
+from rackgate.telemetry.table import Series
 
 POWER = "card:energy_j|card:power_w"
 """What the power of a card is made from."""

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rackgate.metrics.hardware.card_signals import POWER, cards_behind, power_w
+from rackgate.metrics.metric import MeasureFunction, Register
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples
 from rackgate.metrics.requests.rates import output_token_throughput, request_throughput
 from rackgate.nouns.measurement import Measurement, Reason, missing
-from rackgate.nouns.slo import ONE_VALUE
-
-if TYPE_CHECKING:
-    from rackgate.metrics.metric import MeasureFunction, Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
-
+from rackgate.nouns.slo import ONE_VALUE, Slo
 
 _J_PER_KWH = 3.6e6
 _S_PER_HOUR = 3600.0

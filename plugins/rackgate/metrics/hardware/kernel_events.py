@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rackgate.metrics.hardware.load_window import measurement_of, no_telemetry, window_of
+from rackgate.metrics.metric import Register
+from rackgate.metrics.observation import Observation
 from rackgate.nouns.measurement import Measurement, Reason, missing
-from rackgate.nouns.slo import ONE_VALUE
+from rackgate.nouns.slo import ONE_VALUE, Slo
 from rackgate.nouns.verdict import Verdict
 from rackgate.telemetry.kernel.window_events import judged_events, unread, words_of
-from rackgate.telemetry.kernel.xid import symptom_of
+from rackgate.telemetry.kernel.xid import JudgedEvent, symptom_of
 from rackgate.telemetry.series_findings import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from rackgate.metrics.metric import Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
-    from rackgate.telemetry.kernel.xid import JudgedEvent
-
 
 _SHOWN = 3
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples, clocks_apart
 from rackgate.nouns.measurement import Measurement, Reason, missing
-
-if TYPE_CHECKING:
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
-    from rackgate.telemetry.series_findings import Finding
+from rackgate.nouns.slo import Slo
+from rackgate.telemetry.series_findings import Finding
 
 
 def window_of(observation: Observation, slo: Slo, entity: str) -> tuple[int, int] | Measurement:

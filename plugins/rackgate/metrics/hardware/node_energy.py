@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rackgate.metrics.metric import Register
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples, last_label
 from rackgate.metrics.requests.rates import output_token_throughput
 from rackgate.nouns.measurement import Measurement, Reason, missing
-from rackgate.nouns.slo import ONE_VALUE
+from rackgate.nouns.slo import ONE_VALUE, Slo
 from rackgate.statistics.series import time_weighted_mean
-
-if TYPE_CHECKING:
-    from rackgate.metrics.metric import Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
-
 
 _FIELD = "chassis_power_w"
 _INPUT = f"redfish:{_FIELD}"

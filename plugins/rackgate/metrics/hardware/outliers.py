@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rackgate.metrics.hardware.load_window import measurement_of, no_telemetry, window_of
+from rackgate.metrics.metric import MeasureFunction, Register
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.latency import tpot_ms, ttft_ms
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.peers import peers_of
-from rackgate.nouns.slo import ONE_VALUE
+from rackgate.nouns.slo import ONE_VALUE, Slo
 from rackgate.telemetry.card_checks import busy_median, cap_shortfall, deviation_from_peers, limit_of
 from rackgate.telemetry.series_findings import Finding, highest, mean_over
+from rackgate.telemetry.table import TelemetryTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rackgate.metrics.metric import MeasureFunction, Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
-    from rackgate.telemetry.table import TelemetryTable
-
     Look = Callable[[TelemetryTable, str, int, int], Finding]
     Compare = Callable[[float, float], float]
 

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rackgate.metrics.hardware.load_window import measurement_of, no_telemetry, window_of
+from rackgate.metrics.metric import Register
+from rackgate.metrics.observation import Observation
 from rackgate.nouns.measurement import Measurement, Symptom
-from rackgate.nouns.slo import ONE_VALUE
+from rackgate.nouns.slo import ONE_VALUE, Slo
 from rackgate.telemetry.kernel.event_history import events_of
 from rackgate.telemetry.kernel.kernel_log import event_of
 from rackgate.telemetry.kernel.log_line import LogLine
 from rackgate.telemetry.kernel.window_events import explanation, unread
 from rackgate.telemetry.kernel.xid import xid_class
 from rackgate.telemetry.series_findings import Finding, codes_that_came
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate.metrics.metric import Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
-    from rackgate.telemetry.table import TelemetryTable
+from rackgate.telemetry.table import TelemetryTable
 
 
 def last_xid_changes(observation: Observation, slo: Slo, entity: str) -> Measurement:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rackgate.loadgen.engine_counters.cache_audit import compare_repeats
+from rackgate.metrics.metric import Register
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples
 from rackgate.nouns.measurement import Measurement, Reason, missing
-from rackgate.nouns.slo import ONE_VALUE
-
-if TYPE_CHECKING:
-    from rackgate.metrics.metric import Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
+from rackgate.nouns.slo import ONE_VALUE, Slo
 
 
 def repeat_speed_up(observation: Observation, slo: Slo, entity: str) -> Measurement:

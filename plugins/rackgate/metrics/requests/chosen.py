@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rackgate.loadgen import OfferedLoad
 from rackgate.loadgen.engine_counters.prefix_cache import MOST_FROM_CACHE, least_from_cache
 from rackgate.loadgen.results.labels import Labels
+from rackgate.loadgen.results.table import SampleTable
+from rackgate.metrics.observation import Observation, Offer
+from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.sample import FAILED, Outcome
+from rackgate.nouns.slo import Slo
 from rackgate.nouns.target import GATEWAY, reaches
 from rackgate.statistics.percentiles import nearest_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
     import numpy.typing as npt
-
-    from rackgate.loadgen import OfferedLoad
-    from rackgate.loadgen.results.table import SampleTable
-    from rackgate.metrics.observation import Observation, Offer
-    from rackgate.nouns.load import Load
-    from rackgate.nouns.slo import Slo
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rackgate.loadgen.results.labels import Labels
+from rackgate.loadgen.results.table import SampleTable
+from rackgate.metrics.metric import Register
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import Chosen, chosen_samples, failed_mask, owners
 from rackgate.metrics.requests.percentile import percentile_of
+from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.sample import Outcome
-from rackgate.nouns.slo import OF_SAMPLES, ONE_VALUE
+from rackgate.nouns.slo import OF_SAMPLES, ONE_VALUE, Slo
 from rackgate.statistics.proportions import proportion_bounds
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from rackgate.loadgen.results.labels import Labels
-    from rackgate.loadgen.results.table import SampleTable
-    from rackgate.metrics.metric import Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.fault import FaultTimeline
-    from rackgate.nouns.slo import Slo
 
 
 _CALM_REQUESTS = 10

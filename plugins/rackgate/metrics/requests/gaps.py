@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from rackgate.loadgen.results.table import SampleTable
+from rackgate.metrics.metric import Register
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.sample import Outcome
-from rackgate.nouns.slo import OF_SAMPLES
+from rackgate.nouns.slo import OF_SAMPLES, Slo
 from rackgate.statistics.log_histogram import LogHistogram
 from rackgate.statistics.percentiles import nearest_rank
-
-if TYPE_CHECKING:
-    from rackgate.loadgen.results.table import SampleTable
-    from rackgate.metrics.metric import Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
-
 
 RELATIVE_ERROR = 0.01
 _BURST_SHARE = 0.5

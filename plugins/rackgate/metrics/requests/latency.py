@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rackgate.loadgen.results.account import chunk_counted
+from rackgate.metrics.metric import Register
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples
 from rackgate.metrics.requests.percentile import percentile_of
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.sample import Outcome
-from rackgate.nouns.slo import OF_SAMPLES, ONE_VALUE
+from rackgate.nouns.slo import OF_SAMPLES, ONE_VALUE, Slo
 from rackgate.statistics.percentiles import nearest_rank, percentile_bounds
 from rackgate.statistics.ratios import drift
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from rackgate.metrics.metric import Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
 
 
 _BURST_SHARE = 0.5

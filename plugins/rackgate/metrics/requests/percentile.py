@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rackgate.loadgen.results.table import SampleTable
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import Chosen, chosen_samples, failed_mask
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.sample import Outcome
+from rackgate.nouns.slo import Slo
 from rackgate.statistics.failures import with_failures
 from rackgate.statistics.looks import look_confidence
 from rackgate.statistics.percentiles import nearest_rank, percentile_bounds
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from rackgate.loadgen.results.table import SampleTable
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
 
 
 _LEAST_SHARE = 0.5

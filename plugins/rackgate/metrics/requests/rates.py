@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from rackgate.loadgen.results.account import chunk_counted
+from rackgate.metrics.metric import Register
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import (
     Chosen,
     chosen_samples,
@@ -17,18 +17,13 @@ from rackgate.metrics.requests.chosen import (
     steady_windows,
 )
 from rackgate.nouns.entities import pair_name, pairs_of
+from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.sample import FAILED, Outcome
-from rackgate.nouns.slo import ONE_VALUE
+from rackgate.nouns.slo import ONE_VALUE, Slo
 from rackgate.statistics.percentiles import nearest_rank
 from rackgate.statistics.proportions import proportion_bounds
 from rackgate.statistics.ratios import balance, scaling_efficiency, throughput_per_s
-
-if TYPE_CHECKING:
-    from rackgate.metrics.metric import Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.load import Load
-    from rackgate.nouns.slo import Slo
 
 
 def error_rate(observation: Observation, slo: Slo, entity: str) -> Measurement:

@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rackgate.loadgen import OfferedLoad
+from rackgate.metrics.metric import Register
+from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples
 from rackgate.nouns.measurement import Measurement, Reason, missing
-from rackgate.nouns.slo import ONE_VALUE
+from rackgate.nouns.slo import ONE_VALUE, Slo
 from rackgate.statistics.percentiles import nearest_rank
+from rackgate.telemetry.engine_metrics import TtftHistogram
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from rackgate.loadgen import OfferedLoad
-    from rackgate.metrics.metric import Register
-    from rackgate.metrics.observation import Observation
-    from rackgate.nouns.slo import Slo
-    from rackgate.telemetry.engine_metrics import TtftHistogram
 
 
 _QUANTILES = {"P50": 0.5, "P95": 0.95}

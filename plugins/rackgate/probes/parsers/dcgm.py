@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from rackgate.nouns.measurement import Reason
 from rackgate.probes.json_text import field, objects
 from rackgate.probes.probe import Asked, BadOutput, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _STATUSES = ("Pass", "Fail", "Warn", "Skip")
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from rackgate.nouns.measurement import Reason
 from rackgate.probes.json_text import field, number, one_object
 from rackgate.probes.probe import Asked, BadOutput, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 _LEAST_BYTES = 16 << 30
 _ROW = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+((?:\s+\S+){8})", re.MULTILINE)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from rackgate.simulator.engine.chat import BadRequest
 from rackgate.simulator.engine.words import count_tokens
-from rackgate.simulator.http_server import json_bytes, openai_error
+from rackgate.simulator.http_server import Exchange, json_bytes, openai_error
 
 if TYPE_CHECKING:
     from rackgate.simulator.engine.server import EngineServer
-    from rackgate.simulator.http_server import Exchange
 
 
 def embed(server: EngineServer, exchange: Exchange) -> None:

@@ -7,18 +7,13 @@ nothing decodes. Times stretch by the card's slowdowns and its clock.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-from rackgate.simulator.node.state import Slot
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Sequence
-
-    from rackgate.simulator.knobs import CardKnobs
-    from rackgate.simulator.node.state import CardState
-
+from rackgate.simulator.knobs import CardKnobs
+from rackgate.simulator.node.state import CardState, Slot
 
 _PREFILL_CHUNK_TOKENS = 256
 _FULL_BATCH = 8

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rackgate.simulator.engine.chat import DONE, BadRequest, ChatRequest, Frames, parse_request
 from rackgate.simulator.engine.embeddings import embed
 from rackgate.simulator.engine.metrics_page import EngineMetrics
+from rackgate.simulator.engine.scheduler import Scheduler
 from rackgate.simulator.engine.words import answer_to
-from rackgate.simulator.http_server import json_bytes, openai_error
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from rackgate.simulator.engine.scheduler import Scheduler
-    from rackgate.simulator.http_server import Exchange
-    from rackgate.simulator.knobs import CardKnobs
-
+from rackgate.simulator.http_server import Exchange, json_bytes, openai_error
+from rackgate.simulator.knobs import CardKnobs
 
 _EVENTS = "text/event-stream; charset=utf-8"
 _SHAPED_TOKENS = 8  # JSON of a schema ends when the schema does

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Set as AbstractSet
+from typing import Protocol
 
-from rackgate.simulator.gateway.upstream import Backend, Call
-from rackgate.simulator.http_server import json_bytes, openai_error
-
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
-
-    from rackgate.simulator.gateway.upstream import UpstreamLost
-    from rackgate.simulator.http_server import Exchange
-    from rackgate.simulator.knobs import GatewayKnobs
-
+from rackgate.simulator.gateway.upstream import Backend, Call, UpstreamLost
+from rackgate.simulator.http_server import Exchange, json_bytes, openai_error
+from rackgate.simulator.knobs import GatewayKnobs
 
 _PASSED_ON = ("content-type", "authorization", "x-request-id", "traceparent", "tracestate")
 _ANSWERED = ("content-type", "content-length", "retry-after")

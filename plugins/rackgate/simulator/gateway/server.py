@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Set as AbstractSet
+from typing import Any
 from urllib.parse import urlsplit
 
 from rackgate.simulator.gateway.relay import Relay
 from rackgate.simulator.gateway.upstream import Backend, UpstreamLost, fetch
-from rackgate.simulator.http_server import HttpConnection, json_bytes, openai_error
+from rackgate.simulator.http_server import Exchange, HttpConnection, json_bytes, openai_error
 from rackgate.simulator.knobs import GatewayKnobs, from_table
 from rackgate.simulator.lifeline import bound_socket, leave_on_end_of_input, read_plan, say
-
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
-
-    from rackgate.simulator.http_server import Exchange
-
 
 _FIRST_TIMEOUT_S = 1.5
 _CHECK_TIMEOUT_S = 2.0

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rackgate.simulator.knobs import NodeKnobs
-
+from rackgate.simulator.knobs import NodeKnobs
 
 _HOST_W = 400.0
 _LOSSES = 1.15

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate.simulator.knobs import CardKnobs
-    from rackgate.simulator.node.thermal import CardSensors
-
+from rackgate.simulator.knobs import CardKnobs
+from rackgate.simulator.node.thermal import CardSensors
 
 _HELP = {
     "DCGM_FI_DEV_SM_CLOCK": ("gauge", "SM clock frequency (in MHz)."),

@@ -12,11 +12,11 @@ import gc
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.simulator.engine.scheduler import Scheduler
 from rackgate.simulator.engine.server import EngineServer
-from rackgate.simulator.http_server import HttpConnection, json_bytes
+from rackgate.simulator.http_server import Exchange, HttpConnection, json_bytes
 from rackgate.simulator.knobs import CardKnobs, NodeKnobs, from_table
 from rackgate.simulator.lifeline import (
     bound_socket,
@@ -30,10 +30,6 @@ from rackgate.simulator.node.exporter import ExporterCard, render_exporter
 from rackgate.simulator.node.state import Slot, open_state
 from rackgate.simulator.node.thermal import CardSensors
 from rackgate.simulator.settings import pci_of
-
-if TYPE_CHECKING:
-    from rackgate.simulator.http_server import Exchange
-
 
 _TICK_S = 0.1
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from rackgate.simulator.node.state import Slot
-
-if TYPE_CHECKING:
-    from rackgate.simulator.knobs import CardKnobs
-    from rackgate.simulator.node.state import CardState
-
+from rackgate.simulator.knobs import CardKnobs
+from rackgate.simulator.node.state import CardState, Slot
 
 _SMOOTHING_S = 0.3
 _HYSTERESIS_C = 5.0

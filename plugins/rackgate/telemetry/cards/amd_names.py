@@ -5,11 +5,7 @@ Its metrics are lower case, by some with `amd_` before them. What AMD has no cou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+from collections.abc import Mapping
 
 AMD_NAMES = {
     "gpu_junction_temperature": ("temperature_c", 1.0),

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from rackgate.hosts.pci import canonical_pci
 from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
 from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node
 from rackgate.telemetry.cards.amd_names import AMD_NAMES, amd_name, clock_event_mask, pcie_generation
 from rackgate.telemetry.cards.dcgm_names import NAMES
 from rackgate.telemetry.reading import REQUIRED, Reading
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from rackgate.nouns.node import Card, Node
-
 
 _UNKNOWN_STATE = 32.0  # NVML_PSTATE_UNKNOWN, as it came
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
 from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Node
+from rackgate.telemetry.cards.dcgm import CardPage
 from rackgate.telemetry.reading import Reading, missing_readings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import httpx
-
-    from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
-    from rackgate.nouns.node import Node
-    from rackgate.telemetry.cards.dcgm import CardPage
 
 
 class _Silent(Exception):

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from rackgate.hosts.pci import canonical_pci
-from rackgate.hosts.runner import Command
-from rackgate.hosts.tools.nvidia_smi import driver_problem, lost_cards, parse_query
+from rackgate.hosts.runner import Command, Ran, Runner
+from rackgate.hosts.tools.nvidia_smi import SmiRow, driver_problem, lost_cards, parse_query
 from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
 from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Card, Node
 from rackgate.telemetry.reading import REQUIRED, Reading, missing_readings
-
-if TYPE_CHECKING:
-    from rackgate.hosts.runner import Ran, Runner
-    from rackgate.hosts.tools.nvidia_smi import SmiRow
-    from rackgate.nouns.node import Card, Node
-
 
 COLUMNS = {
     "temperature_c": "temperature.gpu",

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pynvml import NVMLError
 
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 BLANK_INTEGERS = frozenset({2**32 - 1, 2**64 - 1})
 """What NVML gives where it has no value and says that all is well."""

@@ -6,15 +6,12 @@ functions, which say why.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import byref, c_uint, c_ulonglong
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.telemetry.cards.nvml_asking import BLANK_INTEGERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _CORE, _SM = 0, 1  # NVML_TEMPERATURE_GPU, NVML_CLOCK_SM
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from rackgate.hosts.child import Child, ChildDied, ChildHangs
 from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
 from rackgate.nouns.measurement import Reason
-from rackgate.telemetry.cards.nvml_wire import ALL, BRIEF, FULL, answer_of
+from rackgate.nouns.node import Card, Node
+from rackgate.telemetry.cards.nvml_wire import ALL, BRIEF, FULL, Numbers, answer_of
 from rackgate.telemetry.reading import REQUIRED, Reading, missing_readings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.nouns.node import Card, Node
-    from rackgate.telemetry.cards.nvml_wire import Numbers
-
 
 _SLOW_S, _FULL_S = 5.0, 0.9  # between two full looks; a little less than the second that is meant
 _PROBLEMS = {

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 BRIEF, FULL, ALL = b"brief\n", b"full\n", b"all\n"
 """The questions: for what moves at once, for what moves by seconds too, and for every field."""

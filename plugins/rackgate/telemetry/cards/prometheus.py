@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
 from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Node
 from rackgate.telemetry.cards.dcgm import CardPage, card_label, listed_cards, readings_of, samples_by_card
 from rackgate.telemetry.reading import Reading, missing_readings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import httpx
-
-    from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
-    from rackgate.nouns.node import Node
 
 
 _SELECTOR = '{__name__=~"DCGM_FI_DEV_.+|(amd_)?(gpu|pcie)_.+"}'

@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import ssl
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 _SESSIONS = "/redfish/v1/SessionService/Sessions"
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.nouns.measurement import Reason
 from rackgate.telemetry.chassis.redfish import LeakLatch, as_number, read_sensor
-from rackgate.telemetry.chassis.redfish_client import RedfishClient, RedfishProblem
+from rackgate.telemetry.chassis.redfish_client import RedfishClient, RedfishLogin, RedfishProblem
 from rackgate.telemetry.chassis.redfish_tree import ROOT, ChassisTree, discover, link_of, members
 from rackgate.telemetry.reading import CHASSIS_FIELDS, Reading
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.telemetry.chassis.redfish_client import RedfishLogin
-
 
 _SHOWN = 5
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.nouns.measurement import Reason
-from rackgate.telemetry.chassis.redfish_client import RedfishProblem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.telemetry.chassis.redfish_client import RedfishClient
-
+from rackgate.telemetry.chassis.redfish_client import RedfishClient, RedfishProblem
 
 ROOT = "/redfish/v1"
 _MOST_MEMBERS = 1024

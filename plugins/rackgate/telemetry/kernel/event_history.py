@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rackgate.nouns.measurement import Reason
 from rackgate.telemetry.kernel.kernel_log import KernelEvent, Placed, event_of, place
 from rackgate.telemetry.kernel.log_line import LogLine, boot_to_monotonic_ns
 from rackgate.telemetry.reading import KERNEL_EVENTS, Reading, kernel_event_kind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from rackgate.telemetry.table import TelemetryTable
-
+from rackgate.telemetry.table import TelemetryTable
 
 _KEPT_EVENTS = 10_000
 _KEPT_TEXT = 300

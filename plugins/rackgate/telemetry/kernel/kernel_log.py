@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from rackgate.hosts.pci import canonical_pci
 from rackgate.telemetry.kernel.line_joining import unfolded
 from rackgate.telemetry.kernel.log_line import LogLine, boot_to_monotonic_ns, parse_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import datetime
-
 
 _PCI = r"(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)"
 _XID = re.compile(

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rackgate.telemetry.kernel.log_line import LogLine, parse_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 # How they begin, and what ends them.
 _FOLDED = (

@@ -6,21 +6,16 @@ import errno
 import os
 import stat
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from rackgate.nouns.measurement import Reason
+from rackgate.nouns.node import Node
 from rackgate.telemetry.kernel.event_history import EventBook
 from rackgate.telemetry.kernel.kernel_log import parse_log
 from rackgate.telemetry.kernel.line_joining import unfinished
 from rackgate.telemetry.kernel.log_line import parse_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from rackgate.nouns.node import Node
-    from rackgate.telemetry.reading import Reading
-
+from rackgate.telemetry.reading import Reading
 
 _REASONS = {
     errno.EPERM: Reason.NO_PERMISSION,

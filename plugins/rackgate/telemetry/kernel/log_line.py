@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
 
 _LEVEL = re.compile(r"^<\d{1,3}>|^(?:kern|user|daemon|syslog|local\d)\s*:\s*\w+\s*:\s*")
 _KMSG = re.compile(r"^(\d+),(\d+),(\d+),([^;]*);(.*)$", re.DOTALL)

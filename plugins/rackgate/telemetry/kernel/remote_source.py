@@ -6,22 +6,16 @@ import json
 import re
 import time
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-from rackgate.hosts.runner import Command, Ran
+from rackgate.hosts.runner import Command, Ran, Runner
 from rackgate.nouns.measurement import Reason
 from rackgate.telemetry.kernel.event_history import EventBook
 from rackgate.telemetry.kernel.kernel_log import KernelEvent, parse_log
 from rackgate.telemetry.kernel.log_line import LogLine, parse_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from rackgate.hosts.runner import Runner
-    from rackgate.telemetry.reading import Reading
-
+from rackgate.telemetry.reading import Reading
 
 _GRANT = "the group adm or systemd-journal for this user"
 _JOURNAL = ("journalctl", "--dmesg", "--output=json", "--no-pager", "--quiet")

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.target import Target
 from rackgate.nouns.verdict import Verdict
 from rackgate.telemetry.kernel.window_events import judged_events, name_of, unread, whose, words_of
-from rackgate.telemetry.kernel.xid import symptom_of
+from rackgate.telemetry.kernel.xid import JudgedEvent, symptom_of
 from rackgate.telemetry.reading import EVENT_FIELDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from rackgate.nouns.fault import FaultTimeline
-    from rackgate.nouns.target import Target
-    from rackgate.telemetry.kernel.xid import JudgedEvent
-    from rackgate.telemetry.table import TelemetryTable
-
+from rackgate.telemetry.table import TelemetryTable
 
 _SHOWN = 3
 _RECORDED = 200

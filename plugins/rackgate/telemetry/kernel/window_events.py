@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.measurement import Reason
+from rackgate.nouns.target import Target
 from rackgate.telemetry.kernel.event_history import events_of
-from rackgate.telemetry.kernel.xid import Circumstances, explained_by, judge_events
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from rackgate.nouns.fault import FaultTimeline
-    from rackgate.nouns.target import Target
-    from rackgate.telemetry.kernel.kernel_log import KernelEvent
-    from rackgate.telemetry.kernel.xid import JudgedEvent
-    from rackgate.telemetry.table import TelemetryTable
-
+from rackgate.telemetry.kernel.kernel_log import KernelEvent
+from rackgate.telemetry.kernel.xid import Circumstances, JudgedEvent, explained_by, judge_events
+from rackgate.telemetry.table import TelemetryTable
 
 _SHOWN = 3
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.measurement import Symptom
 from rackgate.nouns.verdict import Verdict
 from rackgate.statistics.binomial import binomial_cdf
 from rackgate.telemetry.kernel.event_kinds import CARD_KINDS, KINDS, LOOKALIKE
+from rackgate.telemetry.kernel.kernel_log import KernelEvent
 from rackgate.telemetry.kernel.log_line import boot_to_monotonic_ns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from rackgate.nouns.fault import FaultTimeline
-    from rackgate.telemetry.kernel.kernel_log import KernelEvent
-
 
 _COUNTS = {"FAIL": Verdict.FAIL, "WARN": Verdict.WARN, "INFO": Verdict.PASS}
 _STRICT = frozenset({"signoff", "strict"})

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rackgate.engines.launchers.containers.daemon import Daemon
 from rackgate.engines.launchers.containers.devices import device_request, without_cards
 from rackgate.engines.launchers.containers.engine import EngineContainer, NetworkedContainer
+from rackgate.engines.launchers.containers.images import Image
+from rackgate.engines.launchers.secrets import WrappedStart
 from rackgate.engines.launchers.settings import text, text_table, texts, whole_table
+from rackgate.nouns.target import EngineSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from testcontainers.core.container import DockerContainer
-
-    from rackgate.engines.launchers.containers.daemon import Daemon
-    from rackgate.engines.launchers.containers.images import Image
-    from rackgate.engines.launchers.secrets import WrappedStart
-    from rackgate.nouns.target import EngineSpec
 
 
 SHM_SIZE = "1g"

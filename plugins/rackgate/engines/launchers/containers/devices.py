@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.engines.launchers.settings import COUNT, TEXT, TEXTS, Key, text, texts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rackgate.nouns.target import EngineSpec
-
+from rackgate.nouns.target import EngineSpec
 
 DEVICE_KEYS = {
     "device_ids": Key(kind=TEXTS),

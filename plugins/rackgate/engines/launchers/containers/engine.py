@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,6 @@ from rackgate.engines.launchers.containers.devices import CardView, compare_view
 from rackgate.engines.launchers.containers.network_cut import NetworkCut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from docker.models.containers import Container
     from testcontainers.core.container import DockerContainer
 

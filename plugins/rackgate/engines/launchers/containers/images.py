@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.launchers.outcome import start_refused
+from rackgate.nouns.target import EngineSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     import docker
-
-    from rackgate.nouns.target import EngineSpec
 
 
 _TELL_EVERY_S = 2.0

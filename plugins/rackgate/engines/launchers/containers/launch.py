@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rackgate.engines.launchers.containers.create import BoxPlan, start_box
 from rackgate.engines.launchers.containers.daemon import (
+    Daemon,
     NoDaemon,
     choose_daemon,
     choose_reaper,
@@ -21,7 +24,8 @@ from rackgate.engines.launchers.containers.devices import (
     node_view,
     wanted_cards,
 )
-from rackgate.engines.launchers.containers.images import resolve_image
+from rackgate.engines.launchers.containers.engine import EngineContainer
+from rackgate.engines.launchers.containers.images import Image, resolve_image
 from rackgate.engines.launchers.containers.published import Published, on_host
 from rackgate.engines.launchers.containers.settings import shared_memory_problem
 from rackgate.engines.launchers.containers.tunnel import reachable
@@ -41,18 +45,10 @@ from rackgate.engines.launchers.secrets import (
 from rackgate.engines.launchers.settings import number, text, texts, whole
 from rackgate.engines.leftovers.launch_records import owner_labels
 from rackgate.engines.metrics_page import own_metrics_port
+from rackgate.nouns.target import EngineSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from contextlib import ExitStack
-    from pathlib import Path
-
     import docker
-
-    from rackgate.engines.launchers.containers.daemon import Daemon
-    from rackgate.engines.launchers.containers.engine import EngineContainer
-    from rackgate.engines.launchers.containers.images import Image
-    from rackgate.nouns.target import EngineSpec
 
 
 STOP_TIMEOUT_S = 20.0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rackgate.engines.launchers.containers.launch import BoxLaunch, filled_spec
 from rackgate.engines.launchers.members import parts_of
@@ -14,13 +14,8 @@ from rackgate.engines.launchers.progress import silent
 from rackgate.engines.launchers.secrets import hidden_values
 from rackgate.engines.launchers.settings import number
 from rackgate.engines.launchers.waiting import Start, check_protocol, ready_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from rackgate.nouns.engine import Engine
-    from rackgate.nouns.target import EngineSpec
-
+from rackgate.nouns.engine import Engine
+from rackgate.nouns.target import EngineSpec
 
 READY_TIMEOUT_S = 900.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 from rackgate.engines.launchers.processes.ports import hold_port
 
 if TYPE_CHECKING:
-    import socket
-
     from docker.models.containers import Container
 
 

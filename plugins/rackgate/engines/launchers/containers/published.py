@@ -5,16 +5,12 @@ from __future__ import annotations
 import ipaddress
 import random
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from rackgate.engines.launchers.containers.daemon import Daemon
+from rackgate.engines.launchers.members import PartSpec
 from rackgate.engines.launchers.processes.ports import free_port
 from rackgate.engines.launchers.settings import text, whole
 from rackgate.engines.metrics_page import own_metrics_port
-
-if TYPE_CHECKING:
-    from rackgate.engines.launchers.containers.daemon import Daemon
-    from rackgate.engines.launchers.members import PartSpec
-
 
 _REMOTE_PORTS = (20_000, 32_000)
 

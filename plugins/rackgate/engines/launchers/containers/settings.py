@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rackgate.engines.launchers.containers.create import SHM_SIZE, size_bytes
 from rackgate.engines.launchers.containers.devices import DEVICE_KEYS, device_problems
@@ -20,12 +20,7 @@ from rackgate.engines.launchers.settings import (
     problems_of,
     text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.nouns.target import EngineSpec
-
+from rackgate.nouns.target import EngineSpec
 
 KEYS = {
     **ENGINE_KEYS,

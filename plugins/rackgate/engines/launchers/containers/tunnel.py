@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,6 @@ from rackgate.engines.launchers.containers.daemon import Daemon, NoDaemon, open_
 from rackgate.engines.launchers.processes import keeper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import docker
 
 

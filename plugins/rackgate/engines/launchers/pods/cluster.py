@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
+from typing import Any
 
 _LIMIT_S = 20
 _LOG_LINES = 5_000

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.engines.launchers.pods.cluster import Cluster, ClusterRefused
-from rackgate.engines.launchers.pods.manifests import LAUNCH_LABEL, deployment_of, secret_of, service_of
+from rackgate.engines.launchers.pods.manifests import (
+    LAUNCH_LABEL,
+    PodPlan,
+    deployment_of,
+    secret_of,
+    service_of,
+)
 from rackgate.engines.launchers.pods.state import PodState, event_lines, pod_state
-
-if TYPE_CHECKING:
-    from rackgate.engines.launchers.pods.manifests import PodPlan
-
 
 _SCHEDULE_LIMIT_S = 20.0
 """How long a pod may find no node before that is taken for its end."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rackgate.engines.launchers.containers.create import size_bytes
 from rackgate.engines.launchers.filling import (
@@ -18,6 +18,7 @@ from rackgate.engines.launchers.members import parts_of
 from rackgate.engines.launchers.outcome import ended, key_headers, log_end, redacted, start_refused
 from rackgate.engines.launchers.pods.cluster import ClusterRefused, in_cluster, open_cluster
 from rackgate.engines.launchers.pods.engine import EnginePod
+from rackgate.engines.launchers.pods.manifests import PodPlan
 from rackgate.engines.launchers.pods.plan import filled_settings, pod_plan
 from rackgate.engines.launchers.processes.ports import url_of
 from rackgate.engines.launchers.progress import silent
@@ -33,14 +34,8 @@ from rackgate.engines.launchers.settings import (
     text,
 )
 from rackgate.engines.launchers.waiting import Start, check_protocol, ready_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from rackgate.engines.launchers.pods.manifests import PodPlan
-    from rackgate.nouns.engine import Engine
-    from rackgate.nouns.target import EngineSpec
-
+from rackgate.nouns.engine import Engine
+from rackgate.nouns.target import EngineSpec
 
 KEYS = {
     **ENGINE_KEYS,

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+from typing import Any
 
 LAUNCH_LABEL = "rackgate.io/launch"
 _CONTAINER = "engine"

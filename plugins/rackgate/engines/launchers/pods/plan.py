@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rackgate.engines.launchers.containers.create import size_bytes
 from rackgate.engines.launchers.filling import (
@@ -21,12 +21,7 @@ from rackgate.engines.launchers.pods.manifests import LAUNCH_LABEL, PodPlan, lab
 from rackgate.engines.launchers.secrets import SecretMissing, read_secrets
 from rackgate.engines.launchers.settings import number, tables, text, text_table, texts, whole
 from rackgate.engines.leftovers.launch_records import owner_labels
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate.nouns.target import EngineSpec
-
+from rackgate.nouns.target import EngineSpec
 
 READY_TIMEOUT_S = 1800.0
 STOP_TIMEOUT_S = 30.0

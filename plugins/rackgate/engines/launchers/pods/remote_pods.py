@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from rackgate.engines.launchers.pods.cluster import ClusterRefused
+from rackgate.engines.launchers.pods.cluster import Cluster, ClusterRefused
 from rackgate.engines.launchers.settings import TEXT, Key
-
-if TYPE_CHECKING:
-    from rackgate.engines.launchers.pods.cluster import Cluster
-
 
 POD_KEYS = {
     "pods": Key(kind=TEXT),

@@ -9,21 +9,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rackgate.engines.launchers.containers.devices import without_cards
 from rackgate.engines.launchers.outcome import start_refused, tail_of_file
 from rackgate.engines.launchers.processes import keeper
 from rackgate.engines.launchers.settings import text, whole_table
 from rackgate.engines.leftovers import launch_records
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from rackgate.nouns.target import EngineSpec
+from rackgate.nouns.target import EngineSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

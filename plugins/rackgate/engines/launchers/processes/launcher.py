@@ -6,10 +6,10 @@ import os
 import re
 import time
 import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rackgate.engines.launchers.files import FILES_KEY, file_problems, filled_files, write_files
 from rackgate.engines.launchers.filling import (
@@ -38,13 +38,8 @@ from rackgate.engines.launchers.settings import (
 )
 from rackgate.engines.launchers.waiting import Start, check_protocol, ready_engine
 from rackgate.engines.leftovers import launch_records
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from rackgate.nouns.engine import Engine
-    from rackgate.nouns.target import EngineSpec
-
+from rackgate.nouns.engine import Engine
+from rackgate.nouns.target import EngineSpec
 
 KEYS = {
     **ENGINE_KEYS,
