@@ -6,7 +6,8 @@ from rackgate.diagnosis.chain import Chain, Link, chain_of
 from rackgate.diagnosis.co_occurring_events import Happening, happenings_of
 from rackgate.diagnosis.correlate import SeenTogether, seen_at_the_same_time
 from rackgate.diagnosis.imbalance import imbalance_of
-from rackgate.known_failures.signatures import Diagnosis, Signature, diagnose, signatures
+from rackgate.diagnosis.lookup import diagnose
+from rackgate.known_failures.signatures import Diagnosis, Signature, signatures
 
 __all__ = [
     "Chain",

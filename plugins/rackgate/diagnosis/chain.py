@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rackgate.known_failures.signatures import Diagnosis, diagnose
+from rackgate.diagnosis.lookup import diagnose
+from rackgate.known_failures.signatures import Diagnosis
 from rackgate.nouns.measurement import Layer, Measurement, Reason
 from rackgate.nouns.verdict import Judgement, Verdict
 

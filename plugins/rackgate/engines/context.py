@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from rackgate.loadgen import Endpoint
+from rackgate.nouns.endpoint import Endpoint
 
 _LIMIT_S = 2.0
 _WIDTH = 16

@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from rackgate.nouns.measurement import Layer, Symptom
+from rackgate.nouns.measurement import Layer
 from rackgate.nouns.verdict import Verdict
-from rackgate.telemetry.cards.clock_events import CLOCK_EVENTS
-from rackgate.telemetry.kernel.event_kinds import KINDS
-from rackgate.telemetry.kernel.xid import xid_class
 
 _SHOWN = 240
 
@@ -102,80 +99,28 @@ def _pattern(value: object) -> re.Pattern[str] | None:
     return re.compile(str(value), re.IGNORECASE | re.DOTALL) if value else None
 
 
-def diagnose(text: str, *, symptoms: Iterable[Symptom] = (), limit: int = 8) -> tuple[Diagnosis, ...]:
-    """Return what a text and symptoms show, causes before their consequences, then the innermost layer first.
-
-    Nothing is invented: what no signature knows gives nothing, but for XIDs and events of the
-    kernel that their own tables know.
-    """
-    found: dict[str, Diagnosis] = {}
-    for one in (*_by_key(symptoms), *_by_words(text)):
-        found.setdefault(one.signature.name, one)
-    explained = Counter(name for one in found.values() for name in one.signature.explains)
-    ordered = sorted(
-        found.values(),
-        key=lambda one: (
-            explained[one.signature.name],
-            -one.signature.layer.depth,
-            -one.signature.severity.badness,
-        ),
-    )
-    return tuple(ordered[:limit])
-
-
-def _by_words(text: str) -> Iterator[Diagnosis]:
+def failures_in(text: str) -> Iterator[Diagnosis]:
+    """Yield the known failures whose pattern a text matches, in the order of the table."""
     for known in signatures():
         match = known.pattern.search(text) if known.pattern else None
         if match and not (known.unless and known.unless.search(text)):
-            seen, details = _shown(match[0]), _named(match)
+            seen, details = shortened(match[0]), _named(match)
             yield Diagnosis(signature=known, seen=seen, details=details, start=match.start())
 
 
-def _by_key(symptoms: Iterable[Symptom]) -> Iterator[Diagnosis]:
-    for symptom in symptoms:
-        for key in _single(symptom.key):
-            known = _keys().get(key) or _keys().get(key.split(":")[0]) or _from_the_tables(key)
-            if known is not None:
-                yield Diagnosis(signature=known, seen=_shown(symptom.seen), details={})
-
-
-def _single(key: str) -> tuple[str, ...]:
-    """Return the key of each bit of a mask of clock events, hardware's before software's; else the key."""
-    kind, _, code = key.partition(":")
-    if kind != "clock":
-        return (key,)
-    return tuple(f"clock:{bit:#x}" for bit in sorted(CLOCK_EVENTS, reverse=True) if int(code, 16) & bit)
-
-
-@cache
-def _keys() -> Mapping[str, Signature]:
-    return {key: known for known in signatures() for key in known.keys}
-
-
-def _from_the_tables(key: str) -> Signature | None:
-    """Return what the tables of XIDs and of kernel events say of a code that no signature is about."""
-    kind, _, code = key.partition(":")
-    number = code.split(":")[0]
-    if kind == "kernel" and code in KINDS:
-        event = KINDS[code]
-        return Signature(
-            name=f"kernel_{code}",
-            layer=Layer.DRIVER,
-            severity=event.counts_as,
-            meaning=event.meaning,
-            next_steps=(event.next_step,),
-            source="rackgate: kinds of kernel events",
-        )
-    if kind != "xid" or not number.isdigit():
-        return None
-    row = xid_class(int(number))
-    return Signature(
-        name=f"xid_{number}",
-        layer=Layer.HARDWARE,
-        severity=row.counts_as or Verdict.UNKNOWN,
-        meaning=f"XID {number}: {row.meaning}",
-        next_steps=(row.next_step,),
-        source=f"NVIDIA XID catalogue: {number}",
+def ranked(found: Iterable[Diagnosis]) -> list[Diagnosis]:
+    """Return each known failure once: causes before their consequences, then the innermost layer first."""
+    first: dict[str, Diagnosis] = {}
+    for diagnosis in found:
+        first.setdefault(diagnosis.signature.name, diagnosis)
+    explained = Counter(name for diagnosis in first.values() for name in diagnosis.signature.explains)
+    return sorted(
+        first.values(),
+        key=lambda diagnosis: (
+            explained[diagnosis.signature.name],
+            -diagnosis.signature.layer.depth,
+            -diagnosis.signature.severity.badness,
+        ),
     )
 
 
@@ -189,5 +134,6 @@ def _named(match: re.Match[str]) -> dict[str, str]:
     return {name: value.strip() for name, value in match.groupdict().items() if value is not None}
 
 
-def _shown(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return a text on one line, at most 240 characters."""
     return " ".join(text.split())[:_SHOWN]

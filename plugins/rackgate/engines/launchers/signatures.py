@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rackgate.engines.catalogue import KnownFailure
-from rackgate.known_failures.signatures import diagnose, filled
+from rackgate.known_failures.signatures import failures_in, filled, ranked
 from rackgate.nouns.measurement import Layer
 
 
@@ -44,7 +44,7 @@ def explain(text: str, first: Iterable[KnownFailure] = ()) -> Explanation | None
                 line=_line_at(text, match.start()),
                 facts=facts,
             )
-    for found in diagnose(text):
+    for found in ranked(failures_in(text)):
         if found.signature.cause:
             return Explanation(
                 name=found.signature.name,
