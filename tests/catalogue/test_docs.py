@@ -5,7 +5,7 @@ from rackgate.engines.launchers import remote
 from rackgate.engines.launchers.containers import settings as box_settings
 from rackgate.engines.launchers.pods import launcher as kubernetes
 from rackgate.engines.launchers.processes import launcher as process
-from rackgate.known_failures import signatures
+from rackgate.known_failures.signatures import signatures
 
 TEXT = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rackgate.diagnosis import diagnose
-from rackgate.known_failures import signatures
+from rackgate.known_failures.signatures import signatures
 from rackgate.nouns.measurement import Layer, Symptom
 from rackgate.telemetry.cards.clock_events import CLOCK_EVENTS
 from rackgate.telemetry.kernel.xid import xid_class

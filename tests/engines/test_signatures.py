@@ -5,7 +5,7 @@ import pytest
 
 from rackgate.engines.launchers.outcome import ended, log_end, log_tail
 from rackgate.engines.launchers.signatures import explain
-from rackgate.known_failures import signatures
+from rackgate.known_failures.signatures import signatures
 from rackgate.nouns.target import EngineSpec
 
 INPUTS = Path(__file__).parents[1] / "cases" / "inputs"
