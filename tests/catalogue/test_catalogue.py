@@ -7,7 +7,7 @@ import pytest
 
 from rackgate.cli import main
 from rackgate.engines.catalogue import BadCatalogue, catalogue, parse_catalogue
-from rackgate.engines.launchers import check_settings
+from rackgate.engines.launchers import settings_checkers
 from rackgate.engines.launchers.filling import filled_in, placeholders, with_defaults
 from rackgate.engines.launchers.progress import ProgressWatch, latest_mark
 from rackgate.engines.launchers.signatures import explain
@@ -53,7 +53,7 @@ def test_a_command_is_filled_in_to_the_last_brace(name):
 
 @pytest.mark.parametrize("name", BOXED)
 def test_an_image_engine_needs_only_its_name(name):
-    assert check_settings("container", {"engine": name}) == []
+    assert settings_checkers()["container"]({"engine": name}) == []
     assert not re.search(r"[{}]", " ".join(words(name, boxed=True)))
 
 
@@ -90,15 +90,17 @@ def test_an_engine_that_is_told_by_variables_gets_those_that_have_a_value():
 
 
 def test_an_unknown_engine_is_told_with_the_nearest():
-    assert check_settings("container", {"engine": "vlm"}) == ["no engine 'vlm'; did you mean 'vllm'?"]
-    assert check_settings("process", {"engine": "zzz"})[0].startswith("no engine 'zzz'; valid: vllm, sglang")
+    assert settings_checkers()["container"]({"engine": "vlm"}) == ["no engine 'vlm'; did you mean 'vllm'?"]
+    assert settings_checkers()["process"]({"engine": "zzz"})[0].startswith(
+        "no engine 'zzz'; valid: vllm, sglang"
+    )
 
 
 def test_an_engine_without_an_image_or_a_command_of_its_own_says_so():
-    assert check_settings("container", {"engine": "nim"}) == [
+    assert settings_checkers()["container"]({"engine": "nim"}) == [
         "'image' is missing: it must be a non-empty string"
     ]
-    assert check_settings("process", {"engine": "openai"}) == [
+    assert settings_checkers()["process"]({"engine": "openai"}) == [
         "'command' is missing: it must be a list of strings"
     ]
 

@@ -4,7 +4,6 @@ import re
 import shlex
 import tomllib
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from rackgate.cli import build_parser
 from rackgate.config.acceptance_file import load_acceptance
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
-from rackgate.engines.launchers import check_settings, register_launchers
+from rackgate.engines.launchers import register_launchers
 from rackgate.metrics.registry import Registry
 from rackgate.plugin.options import OPTIONS
 
@@ -55,7 +54,7 @@ def test_a_page_shows_a_target_or_rows_without_a_mistake(block, tmp_path, metric
         load_acceptance(file, "signoff", metrics=known, target=None)
         return
     registry = Registry()
-    register_launchers(lambda name, start: registry.add_engine(name, start, partial(check_settings, name)))
+    register_launchers(registry.add_engine)
     problems = _problems(_whole(block), registry)
     assert [] == [one for one in problems if "No such file or directory" not in one]
 

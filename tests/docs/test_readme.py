@@ -100,16 +100,13 @@ def _written(heading, language):
 
 
 def test_the_rack_of_the_readme_is_a_whole_target_on_which_every_card_is_used():
-    from functools import partial
 
     from rackgate.config.target_file import parse_target
-    from rackgate.engines.launchers import check_settings, register_launchers
+    from rackgate.engines.launchers import register_launchers
     from rackgate.metrics.registry import Registry
 
     registry = Registry()
-    register_launchers(
-        lambda name, launcher: registry.add_engine(name, launcher, partial(check_settings, name))
-    )
+    register_launchers(registry.add_engine)
     (text,) = _written("## Your own endpoint, your own rack", "toml")
     target = parse_target(tomllib.loads(text), "README.md", registry.check_settings)
     used = {card for engine in target.engines for card in engine.cards}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rackgate.cli import main
-from rackgate.engines.launchers import check_settings
+from rackgate.engines.launchers import settings_checkers
 from rackgate.engines.launchers.pods import engine as engine_pod
 from rackgate.engines.launchers.pods.cluster import in_cluster
 from rackgate.engines.launchers.pods.launcher import kubernetes
@@ -302,8 +302,7 @@ def test_a_run_id_becomes_a_label(text, value):
 
 
 def test_all_problems_of_a_table_are_told():
-    assert check_settings(
-        "kubernetes",
+    assert settings_checkers()["kubernetes"](
         {
             "image": "i",
             "service": "LoadBalancer",
