@@ -26,7 +26,7 @@ from rackgate.judging.judge import judge
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
 from rackgate.loadgen.results.labels import Labels
 from rackgate.metrics.metric import Metric, measure
-from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.shipped import register_metrics
 from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.load import Load, Origin
@@ -147,8 +147,8 @@ def observed(path: Path, engines: int) -> Observation:
         kind="kill", entity=names[0], injected_ns=middle, proven_ns=middle, healed_ns=middle + 60_000_000_000,
         proven_healed_ns=middle + 60_000_000_000,
     )  # fmt: skip
-    offer = Offer(load=LOAD.name, label="bench", looks=(look,))
-    return Observation(stage="soak", target=target, offers=(offer,), faults=(fault,))
+    offer = LoadRun(load=LOAD.name, label="bench", looks=(look,))
+    return Observation(stage="soak", target=target, load_runs=(offer,), faults=(fault,))
 
 
 def row_of(metric: str, statistic: str, unit: str, scope: Scope, window: str) -> Slo:

@@ -13,7 +13,7 @@ from rackgate.diagnosis.conditions import conditions_of
 from rackgate.diagnosis.context import with_what_else
 from rackgate.judging.judge import judge
 from rackgate.loadgen import Endpoint, start_load
-from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.nouns.load import Arrival, Load, Phase
 from rackgate.nouns.measurement import Layer, Measurement
 from rackgate.nouns.slo import Check, Op, Scope, Slo
@@ -71,7 +71,7 @@ def offered(rack, load, faults, folder):
         samples_path=folder / f"{load.name}.parquet",
         seed=3,
     )
-    return Offer(load=load.name, label="a", looks=(running.finish(),))
+    return LoadRun(load=load.name, label="a", looks=(running.finish(),))
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def observation(tmp_path_factory):
         yield Observation(
             stage="single_card",
             target=rack.target,
-            offers=(closed, growing),
+            load_runs=(closed, growing),
             telemetry=telemetry,
             lag_limit_ms=1000.0,  # a test of words, on a machine that is busy with other tests
         )

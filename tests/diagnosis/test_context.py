@@ -11,7 +11,7 @@ from rackgate.judging.judge import judge
 from rackgate.judging.message import verdict_message
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
 from rackgate.metrics.metric import measure
-from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.registry import Registry
 from rackgate.metrics.shipped import register_metrics
 from rackgate.nouns.load import Load, Origin
@@ -98,7 +98,7 @@ def observed(waits_ms, throttled=(), *, telemetry=True, outcome=Outcome.OK):
     return Observation(
         stage="single_card",
         target=TARGET,
-        offers=(Offer(load="l", label="x", looks=(look,)),),
+        load_runs=(LoadRun(load="l", label="x", looks=(look,)),),
         telemetry=TelemetryTable.from_readings(rows) if telemetry else None,
     )
 
@@ -218,7 +218,7 @@ def test_an_unfair_gateway_stands_beside_a_slow_row_of_the_rack():
         samples=SampleTable.from_samples(samples, Origin.SENT),
         counters=Counters(scheduled=200, started=200, outcomes={"ok": 200}),
     )
-    seen = replace(observed([900] * 10), target=two, offers=(Offer(load="l", label="x", looks=(look,)),))
+    seen = replace(observed([900] * 10), target=two, load_runs=(LoadRun(load="l", label="x", looks=(look,)),))
     found = with_what_else(replace(CHECK, entity="rack"), SLOW, seen)
     assert any("the gateway gave it 100% of the requests, fair were 50%" in text for text in found.beside)
 

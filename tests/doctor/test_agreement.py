@@ -47,8 +47,8 @@ def test_the_doctor_says_beforehand_what_preflight_then_says(registry, scenario,
         checks = plan_checks(site.target, rows, ("preflight",), probes={})
         found = prognoses(checks, registry.metrics, examine(site.target))
         probes = {
-            **probe_engines(site),
-            **probe_gateway(site),
+            **probe_engines(site.target, site.failures),
+            **probe_gateway(site.gateway(), site.failures),
             **probe_cards(site.target),
             **measured_nodes(site.target, look_into_nodes(site.target)).probes,
         }

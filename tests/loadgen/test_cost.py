@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
+from rackgate.metrics.economy import Economies
 from rackgate.metrics.hardware import card_signals as hardware
 from rackgate.metrics.hardware import cost
 from rackgate.metrics.hardware import node_energy as rack_energy
-from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.requests import rates
 from rackgate.nouns.load import Load, Origin
 from rackgate.nouns.measurement import Measurement, Reason
@@ -17,7 +18,6 @@ from rackgate.nouns.node import Card, Node, NodeAccess
 from rackgate.nouns.sample import Outcome, Sample
 from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.nouns.target import EngineSpec, Member, Prices, Target
-from rackgate.run.economy import Economies
 
 SECOND = 1_000_000_000
 CARD = "n/gpu0"
@@ -80,7 +80,7 @@ def observed(samples, *, target=TARGET, telemetry=None, load=LOAD):
     return Observation(
         stage="single_card",
         target=target,
-        offers=(Offer(load="l", label="x", looks=(look,)),),
+        load_runs=(LoadRun(load="l", label="x", looks=(look,)),),
         telemetry=telemetry,
     )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
-from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.nouns.load import Load, Origin
 from rackgate.nouns.node import Card, Node
 from rackgate.nouns.sample import Outcome, Sample
@@ -69,7 +69,7 @@ def seen():
         return Observation(
             stage="single_card",
             target=target,
-            offers=(Offer(load="l", label="x", looks=(look,)),),
+            load_runs=(LoadRun(load="l", label="x", looks=(look,)),),
             faults=tuple(faults),
         )
 

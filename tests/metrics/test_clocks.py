@@ -21,10 +21,10 @@ def from_machines(seen, request_of):
             for number, offset_ms in enumerate((0.0, wrong_ms))
         )
         observation = seen([request_of(number, ttft_ms=20.0, e2e_ms=40.0) for number in range(40)])
-        (offer,) = observation.offers
+        (offer,) = observation.load_runs
         look = replace(offer.last, clocks=(MachineClock(machine="lm1", readings=readings),))
         look = replace(look, steady_start_ns=0, steady_end_ns=39_000_000_000)
-        return replace(observation, offers=(replace(offer, looks=(look,)),))
+        return replace(observation, load_runs=(replace(offer, looks=(look,)),))
 
     return from_machines
 

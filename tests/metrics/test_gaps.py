@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
 from rackgate.loadgen.results import table_file
-from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.requests.gaps import chunk_gap_ms
 from rackgate.metrics.requests.latency import time_to_first_answer_ms
 from rackgate.nouns.load import Load, Origin
@@ -40,7 +40,7 @@ def measure(function, table, statistic="p99"):
     engine = EngineSpec(name="e", launcher="remote", model="m")
     observation = Observation(
         stage="s", target=Target(name="t", model="m", grade="cpu", engines=(engine,)),
-        offers=(Offer(load="l", label="x", looks=(look,)),),
+        load_runs=(LoadRun(load="l", label="x", looks=(look,)),),
     )  # fmt: skip
     row = Slo(
         id="s.x", stage="s", metric="x", statistic=statistic, op=Op.AT_MOST, bound=1.0, unit="ms",

@@ -40,11 +40,11 @@ def measured(request_of, seen):
         told = {CARD: TtftHistogram(EDGES, counts, 1.0)} if counts else {}
         offers = tuple(
             replace(offer, looks=tuple(replace(look, server_ttft=told) for look in offer.looks))
-            for offer in observation.offers
+            for offer in observation.load_runs
         )
         registry = Registry()
         register_metrics(registry.add_metric)
-        return measure(registry.metrics, ROW, CARD, replace(observation, offers=offers))
+        return measure(registry.metrics, ROW, CARD, replace(observation, load_runs=offers))
 
     return measured
 

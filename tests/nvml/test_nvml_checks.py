@@ -7,7 +7,7 @@ from nvml_stand_in import node_of, until
 
 from rackgate.judging.judge import judge
 from rackgate.loadgen import Counters, OfferedLoad
-from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.shipped import register_metrics
 from rackgate.nouns.load import Load
 from rackgate.nouns.slo import Check, Op, Scope, Slo
@@ -88,7 +88,7 @@ def observed(stand_in, folder, before, during, *, watch=True, xid=None):
     return Observation(
         stage="soak",
         target=target,
-        offers=(Offer(load="mix", label="all", looks=(offered,)),),
+        load_runs=(LoadRun(load="mix", label="all", looks=(offered,)),),
         telemetry=table,
     )
 

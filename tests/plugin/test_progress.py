@@ -6,7 +6,7 @@ SPEAKS = """
 import pytest
 pytestmark = [pytest.mark.rack_acceptance, pytest.mark.rack_stage("preflight")]
 def test_speaks(rack_run):
-    rack_run.on_progress("waiting for a token")
+    rack_run.say("waiting for a token")
 """
 
 
@@ -20,10 +20,10 @@ STANDS = """
 import pytest
 pytestmark = [pytest.mark.rack_acceptance, pytest.mark.rack_stage("preflight")]
 def test_stands(rack_run):
-    assert rack_run.teller.every_s == 30.0
-    rack_run.teller.tell("in flight 3")
-    rack_run.teller.tell("in flight 4")
-    rack_run.teller.done()
+    assert rack_run.progress.teller.every_s == 30.0
+    rack_run.progress.teller.tell("in flight 3")
+    rack_run.progress.teller.tell("in flight 4")
+    rack_run.progress.teller.done()
 """
 
 

@@ -7,7 +7,7 @@ from rackgate.evidence.record import read_records
 OFFERS = """
 import pytest
 from rackgate.nouns.load import Arrival, Load
-from rackgate.stages.load_runs import offer_look
+from rackgate.stages.load_runs import LookRequest, offer_look
 
 @pytest.mark.rack_acceptance
 @pytest.mark.rack_stage("soak")
@@ -20,7 +20,8 @@ def test_offers(rack_run, rack_engines):
     def has_begun(running):
         rack_run.instrument_handicap = "HANDICAP"
     endpoints = rack_engines.front(rack_run, "soak")
-    offer_look(rack_run, rack_engines.target, "soak", load, endpoints, label="x", meanwhile=has_begun)
+    request = LookRequest(stage="soak", load=load, endpoints=tuple(endpoints), label="x")
+    offer_look(rack_run, rack_engines.target, request, has_begun)
 """
 
 

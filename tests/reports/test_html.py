@@ -11,7 +11,7 @@ import pytest
 from html_page import Page, page_of
 from synthetic import Scenario, make_run, records_of
 
-from rackgate.run.headline_metrics import FIVE_NUMBERS
+from rackgate.stages.headline_metrics import HEADLINE_METRICS
 from rackgate_reports import story
 from rackgate_reports.evidence import load_run
 from rackgate_reports.html import render_html
@@ -78,7 +78,7 @@ def test_the_footer_names_the_version_that_wrote_the_evidence(good: Path) -> Non
 
 
 def test_each_of_the_five_numbers_is_one_that_a_run_records() -> None:
-    assert {(metric, statistic) for metric, statistic, _ in story.FIVE_NUMBERS} <= set(FIVE_NUMBERS)
+    assert {(metric, statistic) for metric, statistic, _ in story.FIVE_NUMBERS} <= set(HEADLINE_METRICS)
 
 
 def test_five_numbers_show_infinity_as_such_and_requests_per_minute(slow: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from rackgate.loadgen import Counters, OfferedLoad
-from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.shipped import register_metrics
 from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.load import Load
@@ -55,7 +55,7 @@ def offer(begin_s=10, end_s=20):
         reason=None,
         detail="",
     )
-    return Offer(load="interactive", label="all", looks=(offered,))
+    return LoadRun(load="interactive", label="all", looks=(offered,))
 
 
 def readings(field, values, entity="n1/gpu0", start=8):
@@ -92,7 +92,7 @@ def measured(metric, rows, entity="n1/gpu0", faults=(), profile="ci", target=TAR
     seen = Observation(
         stage="single_card",
         target=target,
-        offers=(offer(),),
+        load_runs=(offer(),),
         telemetry=None if rows is None else TelemetryTable.from_readings(rows),
         faults=faults,
         profile=profile,

@@ -54,7 +54,7 @@ def with_what_else(check: Check, measurement: Measurement, observation: Observat
 def _imbalances(slo: Slo, observation: Observation) -> Iterator[Happening]:
     """Yield where the gateway was unfair, over all of the load: an entity's own part cannot show it."""
     there = [one.entity for one in observation.target.engines if one.entity not in observation.excluded]
-    for offer in observation.offers_of(slo.load):
+    for offer in observation.load_runs_of(slo.load):
         for look in offer.looks:
             if look.samples is not None:
                 yield from imbalance_of(look.samples.measured, there)

@@ -69,7 +69,7 @@ def _agreed_s(run: Run) -> float:
 
 
 def _step(run: Run, fault: Fault, moment: str, act: Callable[[], bool | None], injection: Injection) -> bool:
-    run.on_progress(f"fault {fault.kind} on {fault.entity}: {moment}")
+    run.say(f"fault {fault.kind} on {fault.entity}: {moment}")
     try:
         done = act() is not False
         detail = "" if done else f"{moment} not seen"

@@ -16,8 +16,8 @@ from rackgate.telemetry.table import TelemetryTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """All looks of one load at the same engines, in order. `label` tells offers of one load apart."""
+class LoadRun:
+    """All looks of one load at the same engines, in order. `label` tells runs of one load apart."""
 
     load: str
     label: str
@@ -41,7 +41,7 @@ class Observation:
 
     stage: str
     target: Target
-    offers: tuple[Offer, ...] = ()
+    load_runs: tuple[LoadRun, ...] = ()
     telemetry: TelemetryTable | None = None
     probes: Mapping[tuple[str, str], Measurement] = field(default_factory=dict)
     faults: tuple[FaultTimeline, ...] = ()
@@ -52,10 +52,10 @@ class Observation:
     sample_gap_s: float = 1.0
     profile: str = "smoke"
 
-    def offers_of(self, load: str | None, label: str | None = None) -> tuple[Offer, ...]:
-        """Return the offers of a load, of one label if given."""
+    def load_runs_of(self, load: str | None, label: str | None = None) -> tuple[LoadRun, ...]:
+        """Return the runs of a load, of one label if given."""
         return tuple(
-            offer for offer in self.offers if offer.load == load and (label is None or offer.label == label)
+            one for one in self.load_runs if one.load == load and (label is None or one.label == label)
         )
 
     def members(self, entity: str) -> frozenset[str]:
@@ -64,5 +64,5 @@ class Observation:
 
     def reached(self, load: str | None, entity: str) -> frozenset[str]:
         """Return the engines behind an entity that a load reached."""
-        called = {engine for offer in self.offers_of(load) for engine in offer.last.engines}
+        called = {engine for load_run in self.load_runs_of(load) for engine in load_run.last.engines}
         return frozenset(engine for engine in self.members(entity) if reaches(called, engine))

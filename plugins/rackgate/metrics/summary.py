@@ -7,12 +7,12 @@ from typing import Any
 
 from rackgate.loadgen import InstrumentError, OfferedLoad
 from rackgate.metrics.metric import measure
-from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.registry import Registry
 from rackgate.metrics.requests.chosen import lag_p99_ms
 from rackgate.metrics.shipped import register_metrics
 from rackgate.nouns.measurement import Measurement
-from rackgate.nouns.slo import Op, Scope, Slo
+from rackgate.nouns.slo import Slo
 from rackgate.nouns.target import GATEWAY, EngineSpec, Target
 from rackgate.statistics.percentiles import nearest_rank
 
@@ -78,15 +78,12 @@ def numbers_of(
     observation = Observation(
         stage="load",
         target=Target(name="endpoint", model="", grade="cpu", engines=engines),
-        offers=(Offer(load=load.name, label=offered[0].label, looks=offered),),
+        load_runs=(LoadRun(load=load.name, label=offered[0].label, looks=offered),),
         lag_limit_ms=lag_limit_ms,
     )
 
     def one(metric: str, statistic: str) -> tuple[str, Measurement]:
-        row = Slo(
-            id=f"load.{metric}", stage="load", metric=metric, statistic=statistic, op=Op.AT_MOST, bound=0.0,
-            unit=metrics[metric].unit, scope=Scope.RACK, source="", load=load.name,
-        )  # fmt: skip
+        row = Slo.unjudged("load", load.name, metric, statistic, metrics[metric].unit)
         return statistic, measure(metrics, row, "rack", observation)
 
     return LoadNumbers(

@@ -107,6 +107,14 @@ class Slo:
     reason: str = ""
     origin: str = ""
 
+    @classmethod
+    def unjudged(cls, stage: str, load: str, metric: str, statistic: str, unit: str) -> Slo:
+        """Return a row that only asks for the value of a metric over the whole rack."""
+        return cls(
+            id=f"{stage}.{metric}", stage=stage, metric=metric, statistic=statistic, op=Op.AT_MOST, bound=0.0,
+            unit=unit, scope=Scope.RACK, source="", load=load,
+        )  # fmt: skip
+
     @property
     def quantile(self) -> float | None:
         """0.99 for `p99`, 0.999 for `p999`; None where the statistic is no percentile."""

@@ -13,7 +13,7 @@ from rackgate.judging.message import number, scope_text
 from rackgate.judging.run_verdict import Ending
 from rackgate.nouns.slo import STAGES
 from rackgate.nouns.verdict import Verdict
-from rackgate.run.economy import record_classes
+from rackgate.stages.economy import record_classes
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -60,7 +60,7 @@ class Conclusion:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
         """Decide the exit code; after teardown write the last record and the views."""
-        if not self._run.opened:
+        if not self._run.log.opened:
             yield
             self._restore_handler()
             return
@@ -71,7 +71,7 @@ class Conclusion:
             yield
         finally:
             record_classes(self._run)
-            self._run.close(**self._end)
+            self._run.log.close(**self._end)
             self._write_views(session)
             self._restore_handler()
 
@@ -98,11 +98,11 @@ class Conclusion:
         about = {
             "headline": self._headline,
             "scope": self._end["scope_text"],
-            "grade": run.grade,
+            "grade": run.log.grade,
             "profile": run.profile,
-            "run_id": run.run_id,
+            "run_id": run.log.run_id,
         }
-        return {**{f"rackgate.{name}": text for name, text in about.items()}, **run.measured}
+        return {**{f"rackgate.{name}": text for name, text in about.items()}, **run.judging.measured}
 
     def _write_views(self, session: pytest.Session) -> None:
         """Write the views; one that breaks is shown and is an internal error: a report must not be missed."""
@@ -111,7 +111,7 @@ class Conclusion:
             written = hook.pytest_rack_views(folder=run.folder, reports=run.registry.reports, view="default")
         except Exception:  # noqa: BLE001  the evidence is complete; what broke stands in the terminal
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-            text = run.redactor.redact(traceback.format_exc())
+            text = run.log.redactor.redact(traceback.format_exc())
             self._views = ["the views could not be written:", *text.splitlines()]
             return
         self._views = [str(path) for path in written or ()]
@@ -123,16 +123,16 @@ class Conclusion:
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Print the headline, the stages and where the evidence is."""
         run, write = self._run, terminalreporter.write_line
-        if not run.opened:
+        if not run.log.opened:
             return
         terminalreporter.section("rackgate")
         colour = "green" if self._end["accepted"] else "yellow" if self._end["exit_status"] == 0 else "red"
         write(self._headline, bold=True, **{colour: True})
-        write(f"{scope_text(run.ledger)}; evidence grade: {run.grade.upper()}")
+        write(f"{scope_text(run.ledger)}; evidence grade: {run.log.grade.upper()}")
         if run.target.no_cards is not None:
             write("no accelerator found on this machine; to look at, in this order:", yellow=True)
             for step in run.target.no_cards.next_steps:
-                write(f"  {run.redactor.redact(step)}", yellow=True)
+                write(f"  {run.log.redactor.redact(step)}", yellow=True)
         if run.partial_why:
             write(f"partial run ({', '.join(run.partial_why)}): never certifiable", yellow=True)
         for line in (*self._stage_lines(), self._end["endurance"], *run.notes):
@@ -144,7 +144,7 @@ class Conclusion:
             write(view)
 
     def _remarks(self) -> list[str]:
-        ledger, measured = self._run.ledger, self._run.measured
+        ledger, measured = self._run.ledger, self._run.judging.measured
         closed: dict[str, list[str]] = {}
         for gate in ledger.gates:
             what = f"quarantined: {gate.entity}" if gate.entity else f"gated: {', '.join(gate.stages)}"

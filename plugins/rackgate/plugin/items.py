@@ -87,7 +87,7 @@ class Stages:
         self._run.partial_why = tuple(why)
         stages = tuple(name for name in STAGES if name in (self._options.stages or STAGES))
         self._run.open(stages=stages, facts={**self._facts, "partial": bool(why), "partial_why": why})
-        self._run.plan(planned)
+        self._run.judging.plan(planned)
         self._junit.open()
 
     def _partial(self, config: pytest.Config) -> list[str]:
@@ -106,7 +106,7 @@ class Stages:
         check = item.stash.get(CHECK, None)
         if check is None:
             return
-        why = self._run.skip_if_not_run(check)
+        why = self._run.judging.skip_if_not_run(check)
         if why is not None:
             pytest.skip(why)
 

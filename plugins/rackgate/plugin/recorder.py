@@ -71,8 +71,8 @@ class Recorder:
     def pytest_sessionstart(self) -> None:
         """Let long measurements say what they are doing."""
         if self._config.get_verbosity() >= _QUIET:
-            self._run.on_progress = self._say
-            self._run.teller = LoadLine(self._config.pluginmanager, self._say)
+            self._run.progress.say = self._say
+            self._run.progress.teller = LoadLine(self._config.pluginmanager, self._say)
 
     def _say(self, text: str) -> None:
         manager = self._config.pluginmanager
@@ -81,7 +81,7 @@ class Recorder:
             return
         with capture.global_and_fixture_disabled():
             reporter.ensure_newline()
-            reporter.write_line(f"  {self._run.elapsed_s:5.0f} s  {self._text(text)}")
+            reporter.write_line(f"  {self._run.log.elapsed_s:5.0f} s  {self._text(text)}")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -124,8 +124,8 @@ class Recorder:
         if stage != self._stage:
             self.end_stage()
             if stage:
-                self._stage, self._stage_began_s = stage, self._run.elapsed_s
-                self._run.begin_stage(stage)
+                self._stage, self._stage_began_s = stage, self._run.log.elapsed_s
+                self._run.log.begin_stage(stage)
         check = item.stash.get(CHECK, None)
         if check is not None:
             self._junit.name(item.nodeid, f"rackgate.{check.slo.stage}", check.id)
@@ -135,7 +135,7 @@ class Recorder:
     def end_stage(self) -> None:
         """Record the end of the stage that runs, if any."""
         if self._stage:
-            seconds = self._run.elapsed_s - self._stage_began_s
+            seconds = self._run.log.elapsed_s - self._stage_began_s
             self._run.record("stage", stage=self._stage, phase="end", duration_s=seconds, text="")
         self._stage = ""
 
@@ -168,13 +168,15 @@ class Recorder:
         elif report.failed and (verdict is None or verdict.accepted):
             text = self._text(report.longreprtext)
             self._run.event("died", f"{check.id}\n{bounded(text, _TRACEBACK_BYTES)}")
-            message = self._run.unanswered(check, Reason.DIED, f"{type(error).__name__}: {_line(error)}")
+            message = self._run.judging.unanswered(
+                check, Reason.DIED, f"{type(error).__name__}: {_line(error)}"
+            )
             self._fail(report, f"{message}\n\n{text}", item)
         elif verdict is None and (report.skipped or report.when == "call"):
             why, reason = "the test ended without asking for a verdict", Reason.ABSENT
             if report.skipped:
                 why, reason = f"the test was {_how_skipped(report)}", Reason.EXCLUDED
-            self._fail(report, self._run.unanswered(check, reason, why), item)
+            self._fail(report, self._run.judging.unanswered(check, reason, why), item)
         if report.when == "call" and self._run.ledger.verdicts.get(check.id) is Verdict.WARN:
             vars(report)[_WARNED] = True
 
@@ -232,7 +234,7 @@ class Recorder:
         )
 
     def _text(self, text: str) -> str:
-        return printable(bounded(text, _TEXT_BYTES, self._run.redactor))
+        return printable(bounded(text, _TEXT_BYTES, self._run.log.redactor))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:

@@ -28,7 +28,8 @@ from rackgate.plugin.items import Stages
 from rackgate.plugin.junit import JUnit
 from rackgate.plugin.options import Options, is_dry, misread_paths, resolve_options
 from rackgate.plugin.recorder import Recorder
-from rackgate.run.run import FolderInUse, Run
+from rackgate.run.log import FolderInUse
+from rackgate.run.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from rackgate.engines.probe import EngineProbe
+from rackgate.engines.api_smoke import SMOKE, Shown, smoke_api
+from rackgate.engines.launchers.outcome import key_headers
+from rackgate.engines.probe import EngineProbe, probe_engine
+from rackgate.engines.protocols.protocol import protocol_named
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.engine import HeldBack, LaunchFailed
 from rackgate.nouns.measurement import Measurement, Reason, missing, truth
-from rackgate.nouns.target import GATEWAY, EngineSpec
-from rackgate.stages.site import Site
+from rackgate.nouns.target import GATEWAY, EngineSpec, Target
 
 Probes = dict[tuple[str, str], Measurement]
 
 _DEADLINE_S = 15.0
 
 
-def probe_engines(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
+def probe_engines(
+    target: Target, failures: Mapping[str, LaunchFailed], deadline_s: float = _DEADLINE_S
+) -> Probes:
     """Return whether each engine is reachable, serves the model and gives a token.
 
     What cannot be reached over the network says nothing about the service: UNKNOWN, not FAIL. An engine
     that did not come up has failed already, with its own message and hint.
     """
-    from rackgate.engines.launchers.outcome import key_headers
-    from rackgate.engines.probe import probe_engine
 
     def look(spec: EngineSpec) -> EngineProbe:
         return probe_engine(
@@ -31,23 +35,21 @@ def probe_engines(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
         )
 
     found: Probes = {}
-    there = [spec for spec in site.target.engines if spec.url]
+    there = [spec for spec in target.engines if spec.url]
     with ThreadPoolExecutor(max_workers=16) as pool:
         for spec, probe in zip(there, pool.map(look, there), strict=True):
             found.update(_engine_measurements(spec, probe))
-    for spec in site.target.engines:
+    for spec in target.engines:
         if not spec.url:
-            found.update(_never_up(spec, site.failures.get(spec.entity)))
+            found.update(_never_up(spec, failures.get(spec.entity)))
     return found
 
 
-def probe_apis(site: Site, known: Probes, deadline_s: float = _DEADLINE_S) -> Probes:
+def probe_apis(target: Target, known: Probes, deadline_s: float = _DEADLINE_S) -> Probes:
     """Return what the API of each engine answers and refuses, where `known` says that it gave a token.
 
     Of an engine that gave none nothing is known, for the reason that its first request has.
     """
-    from rackgate.engines.api_smoke import SMOKE, Shown, smoke_api
-    from rackgate.engines.launchers.outcome import key_headers
 
     def ask(spec: EngineSpec) -> dict[str, Shown]:
         first = known["first_request_ok", spec.entity]
@@ -59,9 +61,7 @@ def probe_apis(site: Site, known: Probes, deadline_s: float = _DEADLINE_S) -> Pr
             spec.url or "", spec.model, headers, offers=spec.offers, route=spec.route, deadline_s=deadline_s
         )
 
-    from rackgate.engines.protocols.protocol import protocol_named
-
-    asked = [spec for spec in site.target.engines if protocol_named(spec.protocol).dialect.chats]
+    asked = [spec for spec in target.engines if protocol_named(spec.protocol).dialect.chats]
     found: Probes = {}
     with ThreadPoolExecutor(max_workers=16) as pool:
         for spec, answers in zip(asked, pool.map(ask, asked), strict=True):
@@ -118,14 +118,14 @@ def _first_request(name: str, entity: str, probe: EngineProbe) -> Measurement:
     return truth(name, entity, False, f"{probe.layer_failed}: {probe.message}", probe.hint)
 
 
-def probe_gateway(site: Site, deadline_s: float = _DEADLINE_S) -> Probes:
+def probe_gateway(
+    gateway: Endpoint | None, failures: Mapping[str, LaunchFailed], deadline_s: float = _DEADLINE_S
+) -> Probes:
     """Return whether one request through the gateway gives a token; nothing if no gateway is declared.
 
     A gateway that was to be started and did not come up has failed already, with its own message and hint.
     """
-    from rackgate.engines.probe import probe_engine
-
-    name, gateway, failure = "gateway_request_ok", site.gateway(), site.failures.get(GATEWAY)
+    name, failure = "gateway_request_ok", failures.get(GATEWAY)
     if failure is not None:
         return {(name, "rack"): truth(name, "rack", False, f"{failure.layer}: {failure}", failure.hint)}
     if gateway is None:

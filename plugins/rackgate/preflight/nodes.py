@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
@@ -11,12 +11,9 @@ from rackgate.hosts.facts.demands import demands_of
 from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.node_differences import compared_facts
 from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
-from rackgate.judging.judge import judge
 from rackgate.nouns.measurement import Measurement, Reason, missing, truth
 from rackgate.nouns.node import Card, Node
-from rackgate.nouns.slo import Check, Severity
 from rackgate.nouns.target import Target
-from rackgate.nouns.verdict import Verdict
 from rackgate.preflight.card_memory import MEMORY_IN_USE
 from rackgate.preflight.cards import CARD_PROBES, probe_readings
 from rackgate.preflight.chassis import firmware_of_nodes, probe_chassis
@@ -31,7 +28,6 @@ from rackgate.telemetry.source import Source
 Probes = dict[tuple[str, str], Measurement]
 
 _POLLS = 3
-_KEEP_ENGINES_DOWN = ("host_module", "host_driver", "host_cuda", "host_runtime")
 
 
 def probe_cards(target: Target) -> Probes:
@@ -140,23 +136,6 @@ def measured_hosts(
             found |= probe_pins(node, known, firmware.get(node.name, {})) | probe_driver(node, known)
             found |= probe_links(node, known)
             found |= probe_holders(node, known["driver_answer"], own_groups)
-    return found
-
-
-def held_back(checks: Iterable[Check], probes: Probes) -> dict[str, str]:
-    """Return the nodes whose engines need not be started, each with the check that fails there.
-
-    Where module, driver or CUDA fail no engine on a card can start; where the container runtime does, none
-    in a container: such nodes have an entry `NODE container`.
-    """
-    found: dict[str, str] = {}
-    for check in checks:
-        measured = probes.get((check.slo.metric, check.entity))
-        if check.slo.metric not in _KEEP_ENGINES_DOWN or measured is None:
-            continue
-        if check.slo.severity is Severity.BLOCKER and judge(check, measured).verdict is Verdict.FAIL:
-            boxed = " container" if check.slo.metric == "host_runtime" else ""
-            found.setdefault(f"{check.entity}{boxed}", check.id)
     return found
 
 

@@ -66,15 +66,15 @@ def judge_again(
             folder=Path(folder), target=finished.target, acceptance=acceptance, registry=registry,
             ledger=ledger, redactor=Redactor([]), seed=int(finished.run["seed"]),
         )  # fmt: skip
-        run.grade = finished.grade
+        run.log.grade = finished.grade
         stages = tuple(finished.run.get("stages") or STAGES)
         run.open(stages=stages, facts={"judged_again": _about(finished)})
         checks = plan_checks(finished.target, acceptance.slos, stages, probes=acceptance.probes)
         asked = finished.asked()
-        run.plan([check for check in checks if check.id in asked or not only_asked])
+        run.judging.plan([check for check in checks if check.id in asked or not only_asked])
         messages = _Judging(run, finished).judge_all()
         end = _end(run, finished)
-        run.close(**end)
+        run.log.close(**end)
         view.mkdir(parents=True, exist_ok=True)
         shutil.move(run.evidence / "records.jsonl", view / JUDGEMENT)
     verdicts = {check: ledger.skipped.get(check, str(verdict)) for check, verdict in ledger.verdicts.items()}
@@ -111,7 +111,7 @@ class _Judging:
 
     def _judge(self, check: Check) -> str:
         run = self._run
-        return run.skip_if_not_run(check) or run.judge(check, self._measured(check))[1]
+        return run.judging.skip_if_not_run(check) or run.judging.judge(check, self._measured(check))[1]
 
     def _measured(self, check: Check) -> Measurement:
         row = check.slo
@@ -125,7 +125,7 @@ class _Judging:
         if differs is not None:
             return missing(row.metric, check.entity, row.unit, Reason.UNSUPPORTED, differs.text)
         measured = self._run.measure(check, self._observation(row.stage))
-        if measured.value is None and not self._observation(row.stage).offers:
+        if measured.value is None and not self._observation(row.stage).load_runs:
             return self._finished.recorded(check)  # why nothing was offered stands there
         return measured
 

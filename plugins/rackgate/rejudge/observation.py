@@ -11,7 +11,7 @@ from rackgate.loadgen.engine_counters.server_ttft import histogram_of
 from rackgate.loadgen.remote.clock import MachineClock
 from rackgate.loadgen.results.offered import Counters, OfferedLoad
 from rackgate.loadgen.results.table import SampleTable
-from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.nouns.decode import noun_of
 from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.load import Load
@@ -64,8 +64,8 @@ def seen_again(
     profile: str,
 ) -> Observation:
     """Return what a stage saw; `loads` and `profile` are the ones agreed now."""
-    offers = _offers(finished, stage, loads)
-    looks = [look for offer in offers for look in offer.looks if look.end_ns]
+    load_runs = _load_runs(finished, stage, loads)
+    looks = [look for load_run in load_runs for look in load_run.looks if look.end_ns]
     interval_s, seen_ns = _sampled(finished, stage)
     telemetry = None
     if looks:
@@ -74,7 +74,7 @@ def seen_again(
     return Observation(
         stage=stage,
         target=finished.target,
-        offers=offers,
+        load_runs=load_runs,
         telemetry=telemetry,
         faults=_faults(finished, stage),
         excluded=excluded,
@@ -84,18 +84,18 @@ def seen_again(
     )
 
 
-def _offers(finished: Finished, stage: str, loads: Mapping[str, Load]) -> tuple[Offer, ...]:
-    """Return the offers in their order; each begins with a look 0."""
-    offers: list[Offer] = []
+def _load_runs(finished: Finished, stage: str, loads: Mapping[str, Load]) -> tuple[LoadRun, ...]:
+    """Return the runs of loads in their order; each begins with a look 0."""
+    load_runs: list[LoadRun] = []
     for record in finished.of("load"):
         if record["stage"] != stage:
             continue
         look = _look(finished, record, loads)
-        if record["look"] == 0 or not offers:
-            offers.append(Offer(load=record["load"], label=record["label"], looks=(look,)))
+        if record["look"] == 0 or not load_runs:
+            load_runs.append(LoadRun(load=record["load"], label=record["label"], looks=(look,)))
         else:
-            offers[-1] = replace(offers[-1], looks=(*offers[-1].looks, look))
-    return tuple(offers)
+            load_runs[-1] = replace(load_runs[-1], looks=(*load_runs[-1].looks, look))
+    return tuple(load_runs)
 
 
 def _look(finished: Finished, record: Mapping[str, Any], loads: Mapping[str, Load]) -> OfferedLoad:

@@ -20,7 +20,7 @@ def lower_grade_of_simulators(run: Run, site: Site) -> None:
 
     Who does not answer, or does not say, changes nothing: that he serves is judged elsewhere.
     """
-    if run.grade == "simulated":
+    if run.log.grade == "simulated":
         return
     gateway = site.gateway()
     asked = [site.endpoint(engine) for engine in site.engines.values()] + ([gateway] if gateway else [])
@@ -30,7 +30,7 @@ def lower_grade_of_simulators(run: Run, site: Site) -> None:
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         text = f"{found[0]}{more} is the simulated engine: the evidence is worth no more than a simulation"
-        run.lower_grade("simulated", text)
+        run.log.lower_grade("simulated", text)
         run.notes.append(text)
 
 

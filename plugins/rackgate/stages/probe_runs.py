@@ -16,7 +16,7 @@ from rackgate.run.run import Run
 _LOG_CHARACTERS = 1 << 20
 
 
-def probe_stage(run: Run, stage: str, *, engines_up: bool) -> dict[tuple[str, str], Measurement]:
+def run_probes(run: Run, stage: str, *, engines_up: bool) -> dict[tuple[str, str], Measurement]:
     """Return what the probes say that rows of this stage ask for, one probe after the other.
 
     Only nodes are asked that a row is about and that are not quarantined. `engines_up` says whether the
@@ -27,7 +27,7 @@ def probe_stage(run: Run, stage: str, *, engines_up: bool) -> dict[tuple[str, st
         probe = run.acceptance.probes[name]
         nodes = list(dict.fromkeys(node for _, _, node in wanted))
         shown = f"{', '.join(nodes[:4])}{' ...' if len(nodes) > 4 else ''}"
-        run.on_progress(f"{stage}: probe {name} on {shown}, at most {probe.deadline_s:g} s")
+        run.say(f"{stage}: probe {name} on {shown}, at most {probe.deadline_s:g} s")
         answers = ask_nodes(
             probe,
             run.target,
@@ -40,7 +40,7 @@ def probe_stage(run: Run, stage: str, *, engines_up: bool) -> dict[tuple[str, st
         mute = [answer.node for answer in answers if not answer.answered]
         if mute:
             said = f"{len(answers) - len(mute)} of {len(answers)} answered"
-            run.on_progress(f"{stage}: probe {name}: {said}; no value from {', '.join(mute[:8])}")
+            run.say(f"{stage}: probe {name}: {said}; no value from {', '.join(mute[:8])}")
         found |= measurements_of(probe, answers, wanted)
     return found
 
@@ -71,7 +71,7 @@ def _record(run: Run, stage: str, probe: Probe, answer: Answer) -> None:
         log = f"logs/probe.{stage}.{probe.name}.{re.sub(r'[^A-Za-z0-9._-]', '_', answer.node)}.log"
         text = f"$ {answer.command}\n{answer.text}\n--- on its error channel\n{answer.errors}\n"
         path = run.evidence / log
-        path.write_text(run.redactor.redact(text[:_LOG_CHARACTERS]), encoding="utf-8", errors="replace")
+        path.write_text(run.log.redactor.redact(text[:_LOG_CHARACTERS]), encoding="utf-8", errors="replace")
     run.record(
         "probe",
         stage=stage,

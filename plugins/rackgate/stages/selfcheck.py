@@ -1,16 +1,36 @@
-"""The load by which a run measures its load generator: as many streams as it is about to offer."""
+"""Stage selfcheck: the load generator's own error against a reference server."""
 
 from __future__ import annotations
 
+from rackgate.loadgen import measure_instrument
 from rackgate.loadgen.instrument.sizing import most_streams, sized, streams_of
+from rackgate.metrics.observation import Observation
 from rackgate.nouns.load import Load
 from rackgate.run.run import Run
+from rackgate.stages.load_runs import lag_limit_ms, record_look
 
+STAGE = "selfcheck"
 _ON_EACH_ENGINE = ("single_card", "two_card")
 
 
-def reference_of(run: Run) -> tuple[Load, str]:
-    """Return the reference load at the size of the largest load that rows of this run name, and say so.
+def observe_selfcheck(run: Run) -> Observation:
+    """Offer the reference load once and compare every reported TTFT with the true one."""
+    load, size = reference_load(run)
+    run.say(f"{STAGE}: {size}")
+    run.event("reference_load", f"{STAGE}: {size}")
+    instrument = measure_instrument(
+        load,
+        samples_path=run.log.sample_file(f"{STAGE}.reference"),
+        handicap=run.instrument_handicap,
+        seed=run.seed,
+    )
+    if instrument.offered is not None:
+        record_look(run, STAGE, instrument.offered)
+    return Observation(stage=STAGE, target=run.target, instrument=instrument, lag_limit_ms=lag_limit_ms(run))
+
+
+def reference_load(run: Run) -> tuple[Load, str]:
+    """Return the reference load, as large as the largest load of this run, and its size in words.
 
     It is never smaller than agreed, and never larger than this machine can stamp.
     """

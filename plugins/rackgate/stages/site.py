@@ -170,8 +170,8 @@ def _sweep(run: Run) -> None:
         whose = f"engine {left.engine} of run {left.run_id} (its pid was {left.owner_pid})"
         text = f"left over: {whose}: {left.detail}; {ended}"
         run.event("leftover", text)
-        run.notes.append(run.redactor.redact(text))
-        run.on_progress(text)
+        run.notes.append(run.log.redactor.redact(text))
+        run.say(text)
 
 
 def _launch(
@@ -185,11 +185,13 @@ def _launch(
     if held is not None:
         _failed(run, spec, held, failures)
         return
-    run.on_progress(f"{spec.title}: {spec.launcher}, waiting for a token")
+    run.say(f"{spec.title}: {spec.launcher}, waiting for a token")
     launcher = run.registry.launchers[spec.launcher]
     try:
         engine = stack.enter_context(
-            launcher(spec, run_id=run.run_id, log_dir=str(run.evidence / "logs"), on_progress=run.on_progress)
+            launcher(
+                spec, run_id=run.log.run_id, log_dir=str(run.evidence / "logs"), on_progress=run.progress.say
+            )
         )
     except LaunchFailed as failure:
         _failed(run, spec, failure, failures)
@@ -227,7 +229,7 @@ def _simulated(run: Run, scenario: str, seed: int) -> Iterator[Site]:
     declared = {int(card.name.split("/gpu")[1]) for card in run.target.cards}
     nodes = max(int(node.name.removeprefix("node")) for node in run.target.nodes)
     settings = RackSettings(nodes=nodes, cards=max(declared) + 1, scenario=scenario, seed=seed)
-    run.on_progress(f"simulated rack {settings.nodes}x{settings.cards}, scenario {scenario}: starting")
+    run.say(f"simulated rack {settings.nodes}x{settings.cards}, scenario {scenario}: starting")
     with start_rack(settings, log_dir=run.evidence / "logs") as rack:
         kept = {spec.entity for spec in run.target.engines}
         engines = {engine.entity: engine for engine in rack.engines if engine.entity in kept}

@@ -1,4 +1,4 @@
-"""Kills an engine while load runs, and heals it."""
+"""Measures stage fault_injection."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package")
 def observation(rack_run: Run, rack_engines: Site, rack_telemetry: Sampler) -> Observation:
-    """Offer the fault load to the gateway, kill the last engine after a fifth of it, restart it at half."""
-    from rackgate.stages.observing import observe, offer_through_kill
+    """See `rackgate.stages.fault_injection`."""
+    from rackgate.stages.fault_injection import observe_fault_injection
 
-    offers, faults = offer_through_kill(rack_run, rack_engines)
-    return observe(rack_run, rack_engines, "fault_injection", offers, rack_telemetry, faults=faults)
+    return observe_fault_injection(rack_run, rack_engines, rack_telemetry)

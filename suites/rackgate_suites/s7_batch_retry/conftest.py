@@ -1,4 +1,4 @@
-"""Runs a batch, kills its runner half-way, and runs it again; then looks back at the whole run."""
+"""Measures stage batch_retry."""
 
 from __future__ import annotations
 
@@ -15,16 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package")
 def observation(rack_run: Run, rack_engines: Site, rack_telemetry: Sampler) -> Observation:
-    """Exercise the batch system once, and ask what the kernels told since the run began."""
-    from rackgate.metrics.observation import Observation
-    from rackgate.stages.batch_retry import run_batch
-    from rackgate.stages.observing import whole_run
+    """See `rackgate.stages.batch_retry`."""
+    from rackgate.stages.batch_retry import observe_batch_retry
 
-    exercise = run_batch(rack_run, rack_engines, tasks=60, kill_at=0.5)
-    return Observation(
-        stage="batch_retry",
-        target=rack_engines.target,
-        batch=exercise,
-        probes=whole_run(rack_run, rack_engines.target, rack_telemetry),
-        profile=rack_run.profile,
-    )
+    return observe_batch_retry(rack_run, rack_engines, rack_telemetry)

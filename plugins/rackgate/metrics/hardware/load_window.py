@@ -20,7 +20,7 @@ def window_of(observation: Observation, slo: Slo, entity: str) -> tuple[int, int
     engines = {
         one.entity for one in observation.target.engines if entity in (*one.cards, *one.nodes, one.name)
     }
-    looks = [look for offer in observation.offers_of(slo.load) for look in offer.looks if look.end_ns]
+    looks = [look for offer in observation.load_runs_of(slo.load) for look in offer.looks if look.end_ns]
     mine = [look for look in looks if engines & set(look.engines)] or looks
     if not mine:
         text = f"load '{slo.load}' was not offered"

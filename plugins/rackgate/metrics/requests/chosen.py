@@ -12,7 +12,7 @@ from rackgate.loadgen import OfferedLoad
 from rackgate.loadgen.engine_counters.prefix_cache import MOST_FROM_CACHE, least_from_cache
 from rackgate.loadgen.results.labels import Labels
 from rackgate.loadgen.results.table import SampleTable
-from rackgate.metrics.observation import Observation, Offer
+from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.sample import FAILED, Outcome
@@ -62,10 +62,8 @@ def chosen_samples(
     what puts moments of different requests, or a signal's, beside each other: it has no samples if the
     clocks of the load machines were not known to that limit.
     """
-    offers = [
-        offer for offer in observation.offers_of(slo.load, label) if _concerns(offer, entity, observation)
-    ]
-    looks = tuple(look for offer in offers for look in offer.looks)
+    load_runs = observation.load_runs_of(slo.load, label)
+    looks = tuple(look for one in load_runs if _concerns(one, entity, observation) for look in one.looks)
     if not looks:
         text = f"load '{slo.load}' was not offered to {entity}"
         return Chosen(None, (), 1, missing(slo.metric, entity, slo.unit, Reason.ABSENT, text))
@@ -95,8 +93,8 @@ def chosen_samples(
     return Chosen(table, looks, planned, left_out=left_out)
 
 
-def _concerns(offer: Offer, entity: str, observation: Observation) -> bool:
-    called = offer.last.engines
+def _concerns(load_run: LoadRun, entity: str, observation: Observation) -> bool:
+    called = load_run.last.engines
     return entity == "rack" or any(reaches(called, engine) for engine in observation.members(entity))
 
 
@@ -135,8 +133,8 @@ def _owners(table: SampleTable) -> Labels:
 
 def last_label(observation: Observation, slo: Slo) -> str | None:
     """Return the label of the last offer of the row's load: rates of several rounds do not add up."""
-    offers = observation.offers_of(slo.load)
-    return offers[-1].label if offers else None
+    load_runs = observation.load_runs_of(slo.load)
+    return load_runs[-1].label if load_runs else None
 
 
 def steady_windows(
