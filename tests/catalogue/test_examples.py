@@ -9,12 +9,13 @@ from rackgate.config.acceptance_file import load_acceptance
 from rackgate.config.target_file import load_target
 from rackgate.engines.launchers import settings_checkers
 from rackgate.engines.launchers.members import parts_of
-from rackgate.metrics.registry import Registry
-from rackgate.metrics.shipped import register_metrics
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.decode import noun_of
 from rackgate.nouns.slo import STAGES
 from rackgate.nouns.target import Target
 from rackgate.run.payloads import target_entry
+
+METRICS = shipped_registry().metrics
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 WANTED = {
@@ -137,10 +138,9 @@ def test_nothing_left_behind_is_told(tmp_path, capsys, monkeypatch):
 
 def test_the_example_in_containers_is_judged_in_every_stage_but_the_one_over_nodes():
     target = load_target(Path("examples/docker-two-engines.toml").absolute(), settings_checkers())
-    registry = Registry()
-    register_metrics(registry.add_metric)
+    registry = shipped_registry()
     acceptance = load_acceptance(None, "smoke", metrics=registry.metrics, target=target)
-    checks = plan_checks(target, acceptance.slos, probes=acceptance.probes)
+    checks = plan_checks(target, acceptance.slos, metrics=METRICS, probes=acceptance.probes)
     judged = {check.slo.stage for check in checks if not check.declared_absent}
     assert set(STAGES) - judged == {"cross_node"}
     whole = {check.slo.stage for check in checks} - {c.slo.stage for c in checks if c.declared_absent}

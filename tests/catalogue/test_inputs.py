@@ -6,17 +6,14 @@ import pytest
 from rackgate.config.acceptance_file import load_acceptance
 from rackgate.hosts.facts.host import FACTS
 from rackgate.metrics.inputs import KINDS, Input, UnknownInput, alternatives
-from rackgate.metrics.registry import Registry
-from rackgate.metrics.shipped import register_metrics
+from rackgate.metrics.shipped import shipped_registry
 
 DOCS = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 
 
 @pytest.fixture
 def registry():
-    made = Registry()
-    register_metrics(made.add_metric)
-    return made
+    return shipped_registry()
 
 
 @pytest.mark.parametrize("profile", ["smoke", "signoff"])

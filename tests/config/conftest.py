@@ -6,8 +6,7 @@ from rackgate.config.acceptance_file import lay_over, load_acceptance
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
 from rackgate.metrics.metric import Metric
-from rackgate.metrics.registry import Registry
-from rackgate.metrics.shipped import register_metrics
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.node import Card, Node
 from rackgate.nouns.target import EngineSpec, Gateway, Member, Target
 
@@ -28,8 +27,7 @@ TELLING_NOTHING = {name: Metric(name=name, unit=unit, function=any_row) for name
 
 
 def shipped_metrics():
-    registry = Registry()
-    register_metrics(registry.add_metric)
+    registry = shipped_registry()
     return registry.metrics
 
 

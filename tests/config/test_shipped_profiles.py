@@ -7,7 +7,10 @@ import pytest
 from rackgate.checks.plan import plan_checks
 from rackgate.config.acceptance_tables import PROFILES
 from rackgate.config.problems import ConfigError
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.simulator.settings import RackSettings, simulated_target
+
+METRICS = shipped_registry().metrics
 
 OVERLAYS = sorted((Path(__file__).parents[2] / "examples" / "acceptance").glob("*.toml"))
 
@@ -40,7 +43,7 @@ def test_the_sites_file_lies_over_the_shipped_rows(shipped, tmp_path):
 @pytest.mark.parametrize(("scenario", "asked"), [("healthy", False), ("hot_card", True)])
 def test_the_margin_of_a_b200_is_asked_of_b200_alone(shipped, scenario, asked):
     target = simulated_target(RackSettings(scenario=scenario))
-    checks = plan_checks(target, shipped("ci", target=target).slos, probes={})
+    checks = plan_checks(target, shipped("ci", target=target).slos, metrics=METRICS, probes={})
     of_b200 = {check.entity for check in checks if check.slo.id == "single_card.temperature_margin_b200"}
     assert {card.name for card in target.cards if asked} == of_b200
     assert asked == ({"B200"} == {card.sku for card in target.cards})

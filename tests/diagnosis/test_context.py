@@ -12,8 +12,7 @@ from rackgate.judging.message import verdict_message
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
 from rackgate.metrics.metric import measure
 from rackgate.metrics.observation import LoadRun, Observation
-from rackgate.metrics.registry import Registry
-from rackgate.metrics.shipped import register_metrics
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.load import Load, Origin
 from rackgate.nouns.measurement import Layer, Measurement, Reason, Symptom
 from rackgate.nouns.node import Card, Node
@@ -224,8 +223,7 @@ def test_an_unfair_gateway_stands_beside_a_slow_row_of_the_rack():
 
 
 def test_a_throttled_card_is_known_by_its_bits_where_the_driver_has_no_counters():
-    registry = Registry()
-    register_metrics(registry.add_metric)
+    registry = shipped_registry()
     row = replace(CHECK.slo, metric="throttle_time_s", statistic="value", unit="s", scope=Scope.CARD)
     seen = replace(observed([50] * 10, throttled={2, 3}), sample_gap_s=2.0)
     found = measure(registry.metrics, row, CARD, seen)

@@ -4,9 +4,7 @@ import pytest
 @pytest.fixture
 def metrics():
     """The shipped metrics by name."""
-    from rackgate.metrics.registry import Registry
-    from rackgate.metrics.shipped import register_metrics
+    from rackgate.metrics.shipped import shipped_registry
 
-    registry = Registry()
-    register_metrics(registry.add_metric)
+    registry = shipped_registry()
     return registry.metrics

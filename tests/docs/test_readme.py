@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import pkgutil
 import re
@@ -115,11 +114,9 @@ def test_the_rack_of_the_readme_is_a_whole_target_on_which_every_card_is_used():
 
 def test_the_rows_of_the_readme_lie_over_the_shipped_ones(tmp_path):
     from rackgate.config.acceptance_file import load_acceptance
-    from rackgate.metrics.registry import Registry
-    from rackgate.metrics.shipped import register_metrics
+    from rackgate.metrics.shipped import shipped_registry
 
-    registry = Registry()
-    register_metrics(registry.add_metric)
+    registry = shipped_registry()
     rows = _written("## Write your own", "toml")[0]
     file = tmp_path / "agreed.toml"
     file.write_text(rows, encoding="utf-8")
@@ -132,23 +129,19 @@ def test_the_rows_of_the_readme_lie_over_the_shipped_ones(tmp_path):
 
 def test_the_readme_names_every_launcher_grade_and_profile():
     from rackgate.config.acceptance_tables import PROFILES
-    from rackgate.engines.launchers import register_launchers
+    from rackgate.engines.launchers import settings_checkers
     from rackgate.nouns.target import GRADES
     from rackgate_reports.story import GRADES as SHOWN
 
-    names = []
-    register_launchers(lambda name, _launcher: names.append(name))
     cells = set(re.findall(r"(?m)^\| `(\w+)` \|", README))
-    assert set() == {*names, *GRADES, *PROFILES} - {"simulated"} - cells
+    assert set() == {*settings_checkers(), *GRADES, *PROFILES} - {"simulated"} - cells
     assert set(GRADES) == set(SHOWN)
 
 
 def test_every_metric_that_ships_is_defined_on_its_page():
-    from rackgate.metrics.registry import Registry
-    from rackgate.metrics.shipped import register_metrics
+    from rackgate.metrics.shipped import shipped_registry
 
-    registry = Registry()
-    register_metrics(registry.add_metric)
+    registry = shipped_registry()
     told = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     loads = [name for name, metric in registry.metrics.items() if metric.needs_load]
     assert [] == [name for name in loads if f"`{name}`" not in told and not name.startswith("survivor_")]
@@ -180,13 +173,9 @@ def test_every_link_of_a_page_leads_to_a_file(page):
     assert [] == [link for link in links if not (path.parent / link).exists()]
 
 
-def test_the_architecture_names_every_module_and_no_other():
+def test_the_architecture_names_every_room_and_opens_only_files_that_exist():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    nouns = re.search(r"(?s)\*\*The nouns\*\*.*?`([a-z\s]+)`", text)[1].split()
-    rows = re.findall(r"(?m)^\| (`[a-z_/` ,]+`) \|", text.split("| where |", 1)[1].split("\n\n", 1)[0])
-    names = [name.strip("/") for row in rows for name in re.findall(r"`([a-z_/]+)`", row)]
-    assert nouns
-    for name in (*nouns, *names):
-        importlib.import_module(f"rackgate.{name.replace('/', '.')}")
-    there = {module.name for module in pkgutil.iter_modules(rackgate.__path__)}
-    assert set() == there - {*nouns, *(name.split("/")[0] for name in names)}
+    named = set(re.findall(r"`((?:plugins|fixtures|suites|reports)/[\w/.*]+)`", text))
+    assert [] == sorted(path for path in named if not list(ROOT.glob(path.rstrip("/"))))
+    rooms = {module.name for module in pkgutil.iter_modules(rackgate.__path__)}
+    assert set() == {room for room in rooms if f"`{room}" not in text}

@@ -15,8 +15,9 @@ from nvml_stand_in import StandIn, compiled
 from rackgate.checks.plan import plan_checks
 from rackgate.doctor.examination import examine
 from rackgate.doctor.prognosis import prognoses, tools_of
-from rackgate.metrics.registry import Registry
-from rackgate.metrics.shipped import register_metrics
+from rackgate.metrics.shipped import shipped_registry
+
+METRICS = shipped_registry().metrics
 
 PAGE = """\
 DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-a"} 40
@@ -41,9 +42,7 @@ def stand_in(tmp_path, library, monkeypatch):
 
 @pytest.fixture
 def registry():
-    made = Registry()
-    register_metrics(made.add_metric)
-    return made
+    return shipped_registry()
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def outlooks(registry):
     """Return the prognosis of each row named, by check, for a target."""
 
     def found(target, slos, deadline_s=8.0):
-        checks = plan_checks(target, slos, probes={})
+        checks = plan_checks(target, slos, metrics=METRICS, probes={})
         seen = examine(target, tools_of(checks, registry.metrics), deadline_s)
         return {one.check.id: one for one in prognoses(checks, registry.metrics, seen)}
 

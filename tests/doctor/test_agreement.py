@@ -12,17 +12,19 @@ from rackgate.engines.api_smoke import SMOKE
 from rackgate.judging.judge import judge
 from rackgate.metrics.metric import measure
 from rackgate.metrics.observation import Observation
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.verdict import Verdict
 from rackgate.preflight.card_memory import unaccounted_memory
-from rackgate.preflight.container import CONTAINER_PROBES
 from rackgate.preflight.engines import probe_engines, probe_gateway
+from rackgate.preflight.host_metrics import of_group
 from rackgate.preflight.hosts import look_into_nodes
 from rackgate.preflight.nodes import measured_nodes, probe_cards
-from rackgate.preflight.storage import STORAGE_PROBES
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.stages.site import Site
 
-NEEDS_WORK = ("first_request_ok", "gateway_request_ok", *SMOKE, *STORAGE_PROBES, *CONTAINER_PROBES)
+METRICS = shipped_registry().metrics
+
+NEEDS_WORK = ("first_request_ok", "gateway_request_ok", *SMOKE, *of_group("storage"), *of_group("container"))
 """What only requests, reads or a container can tell: the doctor makes none."""
 
 
@@ -44,7 +46,7 @@ def test_the_doctor_says_beforehand_what_preflight_then_says(registry, scenario,
     rows = [row for row in rows if row.metric in registry.metrics]  # what probes measure is their file's
     with start_rack(RackSettings(scenario=scenario)) as rack:
         site = site_of(rack)
-        checks = plan_checks(site.target, rows, ("preflight",), probes={})
+        checks = plan_checks(site.target, rows, ("preflight",), metrics=METRICS, probes={})
         found = prognoses(checks, registry.metrics, examine(site.target))
         probes = {
             **probe_engines(site.target, site.failures),

@@ -60,11 +60,9 @@ def _fields_of_shipped_rows():
 
 
 def _inputs():
-    from rackgate.metrics.registry import Registry
-    from rackgate.metrics.shipped import register_metrics
+    from rackgate.metrics.shipped import shipped_registry
 
-    registry = Registry()
-    register_metrics(registry.add_metric)
+    registry = shipped_registry()
     agreed = load_acceptance(None, "signoff", metrics=registry.metrics, target=None)
     registry.add_probes(agreed.probes)
     needed = {written for row in agreed.slos for written in registry.metrics[row.metric].needs}

@@ -10,8 +10,11 @@ import pytest
 from rackgate.checks.plan import plan_checks
 from rackgate.config.target_file import parse_target
 from rackgate.engines.api_smoke import SMOKE, smoke_api
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.slo import Op, Scope, Slo
+
+METRICS = shipped_registry().metrics
 
 ALL = ("completions", "structured_output", "tool_calls")
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4}
@@ -193,5 +196,5 @@ def test_a_question_is_asked_of_an_engine_that_is_declared_to_answer_it(metric, 
         scope=Scope.ENGINE,
         source="test",
     )
-    (check,) = plan_checks(target, [row], probes={})
+    (check,) = plan_checks(target, [row], metrics=METRICS, probes={})
     assert (bool(absent), absent in check.declared_absent) == (bool(check.declared_absent), True)

@@ -8,8 +8,11 @@ from rackgate.checks.plan import plan_checks
 from rackgate.judging.ledger import Ledger
 from rackgate.judging.message import headline, scope_text
 from rackgate.judging.mtbf import proven_endurance
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.slo import STAGES, Check, Op, Scope, Severity, Slo
 from rackgate.nouns.verdict import Verdict
+
+METRICS = shipped_registry().metrics
 
 
 def row(row_id, scope=Scope.CARD, **changes):
@@ -51,7 +54,7 @@ def ledger(rack):
 
     def play(verdicts=None, target=None, **facts):
         ledger = Ledger(target=target or rack(), **facts)
-        checks = plan_checks(ledger.target, ROWS, probes={})
+        checks = plan_checks(ledger.target, ROWS, metrics=METRICS, probes={})
         for check in checks:
             ledger.plan(check)
         for check in checks:
@@ -97,7 +100,7 @@ def test_all_pass_is_accepted(ledger):
 
 def test_an_asked_check_without_a_verdict_is_unknown(rack):
     ledger = Ledger(target=rack())
-    first, second = plan_checks(ledger.target, ROWS[:2], probes={})[:2]
+    first, second = plan_checks(ledger.target, ROWS[:2], metrics=METRICS, probes={})[:2]
     ledger.plan(first)
     ledger.plan(second)
     ledger.enter(first, Verdict.PASS)
@@ -122,7 +125,7 @@ def test_a_check_that_is_judged_again_keeps_its_worst_verdict(rack, verdicts):
 @given(st.dictionaries(st.integers(0, 60), st.sampled_from(list(Verdict)), max_size=6))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_whatever_the_verdicts_are_each_check_has_one_and_the_worst_wins(ledger, rack, chosen):
-    ids = [check.id for check in plan_checks(rack(), ROWS, probes={})]
+    ids = [check.id for check in plan_checks(rack(), ROWS, metrics=METRICS, probes={})]
     verdicts = {ids[index % len(ids)]: verdict for index, verdict in chosen.items()}
     whole = ledger(verdicts)
     assert ((), len(ids)) == (whole.missing(), sum(whole.counts().values()))
@@ -227,7 +230,7 @@ def test_a_target_without_cards_is_told_in_engines(ledger, rack):
 
 def test_an_engine_that_never_answered_was_not_tested(rack):
     ledger = Ledger(target=rack())
-    for check in plan_checks(ledger.target, ROWS, probes={}):
+    for check in plan_checks(ledger.target, ROWS, metrics=METRICS, probes={}):
         if check.slo.stage != "preflight":
             continue
         dead = check.id == "preflight.reach @ node1/gpu0"
@@ -240,7 +243,9 @@ def test_an_engine_that_never_answered_was_not_tested(rack):
 def test_one_answer_is_enough_to_have_been_tested(rack):
     ledger = Ledger(target=rack(nodes=1, cards=1))
     rows = [row("preflight.reach", Scope.ENGINE), row("preflight.served", Scope.ENGINE)]
-    for check, answered in zip(plan_checks(ledger.target, rows, probes={}), (False, True), strict=True):
+    for check, answered in zip(
+        plan_checks(ledger.target, rows, metrics=METRICS, probes={}), (False, True), strict=True
+    ):
         ledger.enter(check, Verdict.UNKNOWN, answered=answered)
     assert (frozenset(), "tested 1 of 1 card on 1 node") == (ledger.silent(), scope_text(ledger))
 

@@ -3,10 +3,13 @@
 import pytest
 
 from rackgate.checks.plan import plan_checks
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.node import Card, Node
 from rackgate.nouns.peers import peers_of
 from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.nouns.target import EngineSpec, Member, Target
+
+METRICS = shipped_registry().metrics
 
 
 def target(*engines):
@@ -42,7 +45,10 @@ def absent(rack, metric, scope=Scope.CARD):
         source="t",
         load="mix",
     )
-    return {check.entity: bool(check.declared_absent) for check in plan_checks(rack, [row], probes={})}
+    return {
+        check.entity: bool(check.declared_absent)
+        for check in plan_checks(rack, [row], metrics=METRICS, probes={})
+    }
 
 
 def test_peers_are_cards_of_one_kind_under_engines_of_one_size_and_model():

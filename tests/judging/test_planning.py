@@ -6,8 +6,11 @@ from hypothesis import strategies as st
 
 from rackgate.checks.plan import CONDITIONS, _facts, plan_checks
 from rackgate.checks.selection import select, unknown_entities
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.entities import entities_of, members_of
 from rackgate.nouns.slo import STAGES, Op, Scope, Slo
+
+METRICS = shipped_registry().metrics
 
 
 def row(row_id="single_card.ttft", scope=Scope.CARD, **changes):
@@ -30,7 +33,7 @@ def row(row_id="single_card.ttft", scope=Scope.CARD, **changes):
 def test_each_row_gets_a_check_for_each_entity_and_no_identity_stands_twice(rack, nodes, cards, scopes):
     target = rack(nodes, cards)
     rows = [row(f"single_card.row{index}", scope) for index, scope in enumerate(scopes)]
-    checks = plan_checks(target, rows, probes={})
+    checks = plan_checks(target, rows, metrics=METRICS, probes={})
     assert len(checks) == len({check.id for check in checks})
     for one in rows:
         entities = [check.entity for check in checks if check.slo is one]
@@ -47,7 +50,10 @@ def test_a_node_without_cards_is_asked_for_others_only_where_something_lists_the
         name="rack", model="m", grade="cpu", nodes=(Node(name="n", exporter_url=exporter),), engines=(engine,)
     )
     (check,) = plan_checks(
-        target, [row("preflight.undeclared", Scope.NODE, metric="undeclared_cards")], probes={}
+        target,
+        [row("preflight.undeclared", Scope.NODE, metric="undeclared_cards")],
+        metrics=METRICS,
+        probes={},
     )
     assert asked == (not check.declared_absent)
 
@@ -57,17 +63,21 @@ def test_stages_come_in_their_order_whatever_the_file_says():
 
     rows = [row(f"{stage}.r", Scope.RACK) for stage in reversed(STAGES)]
     target = Target(name="t", model="m", grade="cpu")
-    assert list(STAGES) == [check.slo.stage for check in plan_checks(target, rows, probes={})]
+    assert list(STAGES) == [
+        check.slo.stage for check in plan_checks(target, rows, metrics=METRICS, probes={})
+    ]
 
 
 def test_only_the_asked_stages_are_planned(rack):
     rows = [row(f"{stage}.r", Scope.RACK) for stage in STAGES]
-    assert ["soak"] == [check.slo.stage for check in plan_checks(rack(), rows, ("soak",), probes={})]
+    assert ["soak"] == [
+        check.slo.stage for check in plan_checks(rack(), rows, ("soak",), metrics=METRICS, probes={})
+    ]
 
 
 def test_a_row_for_another_model_judges_nobody_and_the_gap_is_unknown(rack):
     narrow = row(applies_to={"tensor_parallel": ("8",)})
-    checks = plan_checks(rack(), [narrow], probes={})
+    checks = plan_checks(rack(), [narrow], metrics=METRICS, probes={})
     assert {"no row for ttft_ms p99 applies here: tensor_parallel in 8"} == {
         check.undecidable for check in checks
     }
@@ -75,18 +85,18 @@ def test_a_row_for_another_model_judges_nobody_and_the_gap_is_unknown(rack):
 
 def test_a_row_that_applies_answers_for_the_one_that_does_not(rack):
     rows = [row("single_card.a", applies_to={"tensor_parallel": ("8",)}), row("single_card.b")]
-    checks = plan_checks(rack(), rows, probes={})
+    checks = plan_checks(rack(), rows, metrics=METRICS, probes={})
     assert {("single_card.b", "")} == {(check.slo.id, check.undecidable) for check in checks}
 
 
 def test_two_rows_that_do_not_apply_leave_one_gap_not_two(rack):
     rows = [row(f"single_card.{name}", applies_to={"model": (name,)}) for name in "ab"]
-    checks = plan_checks(rack(1, 1), rows, probes={})
+    checks = plan_checks(rack(1, 1), rows, metrics=METRICS, probes={})
     assert ["single_card.a @ node1/gpu0"] == [check.id for check in checks]
 
 
 def test_what_is_not_visible_from_here_is_not_assessed(rack):
-    checks = plan_checks(rack(vantage="tenant"), [row(vantage="operator")], probes={})
+    checks = plan_checks(rack(vantage="tenant"), [row(vantage="operator")], metrics=METRICS, probes={})
     assert all(
         check.not_assessed.startswith("not assessed from here: needs vantage operator") for check in checks
     )
@@ -103,7 +113,7 @@ def test_what_is_not_visible_from_here_is_not_assessed(rack):
     ],
 )
 def test_what_the_target_does_not_have_is_declared(rack, stage, facts, why):
-    (check,) = plan_checks(rack(**facts), [row(f"{stage}.r", Scope.RACK)], probes={})
+    (check,) = plan_checks(rack(**facts), [row(f"{stage}.r", Scope.RACK)], metrics=METRICS, probes={})
     assert why in check.declared_absent
 
 
@@ -117,7 +127,7 @@ def test_what_an_endpoint_user_cannot_see_is_not_assessed_even_where_nothing_is_
         row("fault_injection.recovery", Scope.RACK, vantage="operator"),
         row("cross_node.latency", Scope.NODE),
     ]
-    checks = {check.slo.id: check for check in plan_checks(target, rows, probes={})}
+    checks = {check.slo.id: check for check in plan_checks(target, rows, metrics=METRICS, probes={})}
     unseen = "not assessed from here: needs vantage operator, target t declares endpoint"
     assert {
         "preflight.card_present": (unseen, ""),
@@ -138,9 +148,11 @@ def test_a_card_that_no_engine_uses_takes_part_in_no_load_and_is_declared_so(rac
         "preflight.card_present @ node1/gpu1": "",
         "single_card.temperature @ node1/gpu0": "",
         "single_card.temperature @ node1/gpu1": unused,
-    } == {check.id: check.declared_absent for check in plan_checks(target, rows, probes={})}
+    } == {check.id: check.declared_absent for check in plan_checks(target, rows, metrics=METRICS, probes={})}
     nameless = replace(whole, engines=tuple(replace(engine, members=()) for engine in whole.engines))
-    assert {""} == {check.declared_absent for check in plan_checks(nameless, rows, probes={})}
+    assert {""} == {
+        check.declared_absent for check in plan_checks(nameless, rows, metrics=METRICS, probes={})
+    }
 
 
 def test_the_conditions_of_a_row_are_the_facts_that_there_are(rack):

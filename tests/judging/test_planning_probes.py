@@ -5,9 +5,12 @@ from dataclasses import replace
 import pytest
 
 from rackgate.checks.plan import plan_checks
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.node import NodeAccess
 from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.probes.probe import Probe
+
+METRICS = shipped_registry().metrics
 
 
 def row(scope=Scope.CARD, value="speed", **facts):
@@ -34,7 +37,7 @@ def checks(rack):
     def checks(probe, row, change=lambda node: node, nodes=2, cards=2):
         target = rack(nodes, cards)
         opened = tuple(change(replace(node, access=NodeAccess(local=True))) for node in target.nodes)
-        return plan_checks(replace(target, nodes=opened), [row], probes={"tool": probe})
+        return plan_checks(replace(target, nodes=opened), [row], metrics=METRICS, probes={"tool": probe})
 
     return checks
 

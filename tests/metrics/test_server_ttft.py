@@ -7,12 +7,13 @@ import pytest
 from rackgate.checks.plan import plan_checks
 from rackgate.judging.judge import judge
 from rackgate.metrics.metric import measure
-from rackgate.metrics.registry import Registry
-from rackgate.metrics.shipped import register_metrics
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.slo import Check, Op, Scope, Severity, Slo
 from rackgate.nouns.verdict import Verdict
 from rackgate.telemetry.engine_metrics import TtftHistogram
+
+METRICS = shipped_registry().metrics
 
 CARD = "node1/gpu0"
 EDGES = (0.05, 0.1, 0.2, float("inf"))
@@ -42,8 +43,7 @@ def measured(request_of, seen):
             replace(offer, looks=tuple(replace(look, server_ttft=told) for look in offer.looks))
             for offer in observation.load_runs
         )
-        registry = Registry()
-        register_metrics(registry.add_metric)
+        registry = shipped_registry()
         return measure(registry.metrics, ROW, CARD, replace(observation, load_runs=offers))
 
     return measured
@@ -87,7 +87,9 @@ def test_the_row_is_asked_only_of_engines_that_are_known_to_tell(seen, request_o
         replace(engine, name=kind, settings={"engine": kind})
         for engine, kind in zip(target.engines, ("vllm", "llama-cpp"), strict=True)
     )
-    checks = plan_checks(replace(target, vantage="operator", engines=engines), [ROW], probes={})
+    checks = plan_checks(
+        replace(target, vantage="operator", engines=engines), [ROW], metrics=METRICS, probes={}
+    )
     assert [check.declared_absent for check in checks] == [
         "",
         "target t does not say that engine llama-cpp is one of vllm, sglang, nim (engine)",

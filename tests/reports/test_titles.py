@@ -3,13 +3,11 @@ from __future__ import annotations
 import pytest
 
 from rackgate.config.acceptance_file import load_acceptance
-from rackgate.metrics.registry import Registry
-from rackgate.metrics.shipped import register_metrics
+from rackgate.metrics.shipped import shipped_registry
 from rackgate_reports.formatting import metric_name
 from rackgate_reports.titles import TITLES, title_of
 
-REGISTRY = Registry()
-register_metrics(REGISTRY.add_metric)
+REGISTRY = shipped_registry()
 UNITS = {name: metric.unit for name, metric in REGISTRY.metrics.items()}
 OF_NO_ROW = {"cold_start_s"}
 

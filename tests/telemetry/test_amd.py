@@ -4,9 +4,12 @@ import pytest
 
 from rackgate.checks.plan import plan_checks
 from rackgate.config.target_file import parse_target
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.node import Card, Node
 from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.telemetry.cards.dcgm import listed_cards, pages_of, parse_page
+
+METRICS = shipped_registry().metrics
 
 NODE = Node(
     name="n1",
@@ -125,4 +128,6 @@ def test_what_only_nvidia_has_is_declared_absent_on_other_cards(metric, scope, v
         scope=scope,
         source="test",
     )
-    assert asked == all(not check.declared_absent for check in plan_checks(target, [row], probes={}))
+    assert asked == all(
+        not check.declared_absent for check in plan_checks(target, [row], metrics=METRICS, probes={})
+    )

@@ -18,7 +18,7 @@ from rackgate.hosts.tools.nvidia_smi import lost_cards, parse_query
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Card, Expect, Node
 from rackgate.preflight.driver import probe_domains
-from rackgate.preflight.host_metrics import probe_hosts
+from rackgate.preflight.host_findings import probe_hosts
 from rackgate.preflight.nodes import measured_cards
 from rackgate.telemetry.cards.clock_events import clock_event_names
 from rackgate.telemetry.cards.dcgm import is_blank, parse_page, samples_by_card

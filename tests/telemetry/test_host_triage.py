@@ -14,7 +14,7 @@ from rackgate.hosts.facts.triage import host_findings
 from rackgate.hosts.runner import LocalRunner, Ran
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.verdict import Verdict
-from rackgate.preflight.host_metrics import probe_hosts
+from rackgate.preflight.host_findings import probe_hosts
 
 
 def script(path, text):

@@ -12,11 +12,14 @@ from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.host import read_host
 from rackgate.hosts.runner import RootRunner
 from rackgate.hosts.tools.nvidia_smi_inventory import listed_as, parse_inventory, parse_links
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.preflight.driver import probe_domains, probe_driver
 from rackgate.preflight.inventory import probe_holders, probe_listing, probe_pins
 from rackgate.telemetry.cards.dcgm import listed_cards, pages_of
+
+METRICS = shipped_registry().metrics
 
 ROOTS = files("rackgate.simulator") / "host_roots"
 SILENT = (Reason.TIMEOUT, "no answer")
@@ -291,7 +294,7 @@ def absent(target, metric, scope):
         scope=scope,
         source="test",
     )
-    return [check.declared_absent for check in plan_checks(target, [row], probes={})]
+    return [check.declared_absent for check in plan_checks(target, [row], metrics=METRICS, probes={})]
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,14 @@ from rackgate.checks.plan import plan_checks
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
 from rackgate.hosts.runner import Ran
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.node import NodeAccess, Redfish
 from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.preflight.hosts import look_into_nodes
 from rackgate.preflight.nodes import measured_nodes, probe_cards
 from rackgate.telemetry.cards.nvidia_smi_source import COLUMNS, SmiSource
+
+METRICS = shipped_registry().metrics
 
 ROOTS = files("rackgate.simulator") / "host_roots"
 
@@ -52,7 +55,9 @@ def row(metric, scope=Scope.NODE, load=None):
 
 
 def absent(rack, metric, scope=Scope.NODE):
-    return [check.declared_absent for check in plan_checks(rack, [row(metric, scope)], probes={})]
+    return [
+        check.declared_absent for check in plan_checks(rack, [row(metric, scope)], metrics=METRICS, probes={})
+    ]
 
 
 def test_a_node_is_opened_by_its_telemetry_table():

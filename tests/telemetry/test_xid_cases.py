@@ -8,8 +8,7 @@ import pytest
 
 from rackgate.config.acceptance_file import load_acceptance
 from rackgate.judging.judge import judge
-from rackgate.metrics.registry import Registry
-from rackgate.metrics.shipped import register_metrics
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.slo import Check
 from rackgate.nouns.verdict import Verdict
 from rackgate.preflight.kernel_events import probe_events
@@ -20,8 +19,7 @@ CASES = Path(__file__).parents[1] / "cases"
 EXPECTED = {
     name: case["expected"] for name, case in json.loads((CASES / "expected.json").read_text()).items()
 }
-REGISTRY = Registry()
-register_metrics(REGISTRY.add_metric)
+REGISTRY = shipped_registry()
 SHIPPED = load_acceptance(None, "smoke", metrics=REGISTRY.metrics, target=None)
 NOW = datetime(2026, 7, 15, tzinfo=UTC)
 

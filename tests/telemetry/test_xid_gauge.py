@@ -7,6 +7,7 @@ import pytest
 from tests.telemetry.test_load_metrics import SECOND, WATCH, measured, readings, xid
 
 from rackgate.checks.plan import plan_checks
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Card, Node, NodeAccess
@@ -14,6 +15,8 @@ from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.nouns.target import Target
 from rackgate.telemetry.cards.dcgm import parse_page
 from rackgate.telemetry.reading import Reading
+
+METRICS = shipped_registry().metrics
 
 CASES = Path(__file__).parents[1] / "cases"
 
@@ -90,5 +93,5 @@ def test_a_source_without_the_gauge_is_not_asked_for_it(source, asked):
         scope=Scope.CARD,
         source="test",
     )
-    (check,) = plan_checks(rack, [row], probes={})
+    (check,) = plan_checks(rack, [row], metrics=METRICS, probes={})
     assert (check.declared_absent == "") is asked

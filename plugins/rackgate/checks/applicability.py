@@ -1,11 +1,12 @@
-"""Rows that are asked of a node's own host: where the target opens it, and declares what is compared."""
+"""Whether a row about hosts and cards can be asked: is there a way in, and is what it compares declared?"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
 
+from rackgate.metrics.inputs import alternatives
+from rackgate.metrics.metric import Metric
 from rackgate.nouns.node import Card, Node
 from rackgate.nouns.slo import Slo
 from rackgate.nouns.target import Target
@@ -17,39 +18,26 @@ _TRIAGE = ("host_module", "host_driver", "host_cuda", "host_runtime", "host_netw
 _XIDS_OF_CARDS = ("xids_failed", "xids_warned", "xids_since_boot", "xids_warned_since_boot")
 
 
-def asks_the_host(metric: str) -> bool:
-    """Return whether a shipped metric can be had only of a node that the target opens."""
-    return bool(_ways_into(metric))
+def asks_the_host(metric: Metric | None) -> bool:
+    """Return whether a metric can be had only of a node that the target opens."""
+    return bool(_ways_in(metric))
 
 
-def _ways_into(metric: str) -> frozenset[str]:
-    """Return the ways in that a shipped metric cannot do without: no other kind of input is enough for it."""
-    from rackgate.metrics.inputs import alternatives
-
+def _ways_in(metric: Metric | None) -> frozenset[str]:
+    """Return the ways into a host that a metric cannot do without: no other kind of input is enough."""
     found: set[str] = set()
-    for written in _shipped_inputs().get(metric, ()):
+    for written in metric.inputs if metric else ():
         kinds = {one.kind for one in alternatives(written)}
         found |= kinds if kinds <= _WAYS_IN else set()
     return frozenset(found)
 
 
-@cache
-def _shipped_inputs() -> Mapping[str, tuple[str, ...]]:
-    """Return what each shipped metric is made from, as its registration says."""
-    from rackgate.metrics.registry import Registry
-    from rackgate.metrics.shipped import register_metrics  # here: metrics are made of plans
-
-    registry = Registry()
-    register_metrics(registry.add_metric)
-    return {name: metric.inputs for name, metric in registry.metrics.items()}
-
-
-def why_not_asked(row: Slo, entity: str, target: Target) -> str:
+def why_not_asked(row: Slo, metric: Metric | None, entity: str, target: Target) -> str:
     """Return why this row is not asked of a node or card here; empty if it can be asked.
 
     The target gives no way into the node, or does not declare what the row compares with.
     """
-    ways = _ways_into(row.metric)
+    ways = _ways_in(metric)
     node = next((one for one in target.nodes if one.name == target.node_of(entity)), None)
     if node is None:
         return ""
@@ -65,25 +53,11 @@ def why_not_asked(row: Slo, entity: str, target: Target) -> str:
     return f"target {target.name} {what.format(entity=entity)}" if lacks(node, card, target) else ""
 
 
-_NVIDIA = frozenset(
-    {
-        *_TRIAGE,
-        *("row_remap_pending", "row_remap_failed", "remapped_rows_uncorrectable", "remapped_rows_growth"),
-        *("recovery_action", "sram_uncorrectable", "ecc_aggregate_uncorrectable", "ecc_off"),
-        *("nvlinks_up", "nvlinks_lost", "nvlink_error_growth", "fabric_outside", "imex_nodes_lost"),
-        *("mig_differences", "foreign_processes", "unowned_memory_mib", "cards_not_in_container"),
-        *("last_xid_changes", "power_limit_share", "power_peak_share", "pcie_width_lost", "pcie_lost"),
-        *("throttle_counters_s", "temperature_margin_c", "application_clocks_share", "performance_state"),
-    }
-)
-"""What is asked with NVIDIA's tools, or what other cards do not tell."""
-
-
 _WITHOUT_MARGIN = frozenset({"P100", "V100", "T4", "A2", "A10", "A16", "A30", "A40", "A100", "A800"})
 """Cards before Ada and Hopper, whose driver tells no distance to the slowdown temperature."""
 
 
-def of_another_kind(row: Slo, entity: str, target: Target) -> str:
+def of_another_kind(row: Slo, metric: Metric | None, entity: str, target: Target) -> str:
     """Return why this row is not asked of cards of this vendor or age; empty if it can be asked."""
     cards = [card for card in target.cards if entity in (card.name, card.node)]
     kinds = {re.split(r"[^A-Z0-9]", card.sku.upper())[0] for card in cards if card.sku}
@@ -91,7 +65,7 @@ def of_another_kind(row: Slo, entity: str, target: Target) -> str:
         text = f"{entity} is of kind {', '.join(sorted(kinds))}, which tells no margin"
         return f"declared: {text}; its absolute temperature is judged"
     vendors = {card.vendor for card in cards}
-    if row.metric not in _NVIDIA or not vendors or "nvidia" in vendors:
+    if metric is None or not metric.vendor or not vendors or metric.vendor in vendors:
         return ""
     return (
         f"declared: the cards of {entity} are {', '.join(sorted(vendors))}'s, and the row is about NVIDIA's"

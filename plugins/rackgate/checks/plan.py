@@ -12,6 +12,7 @@ from rackgate.checks.applicability import (
     without_gauge,
 )
 from rackgate.engines.api_smoke import OFFERED, SMOKE
+from rackgate.metrics.metric import Metric
 from rackgate.nouns.entities import entities_of, pairs_of
 from rackgate.nouns.peers import LEAST_PEERS, PEER_METRICS, too_few_peers
 from rackgate.nouns.slo import STAGES, VANTAGES, Check, Scope, Slo
@@ -30,11 +31,12 @@ def plan_checks(
     slos: Iterable[Slo],
     stages: Sequence[str] = STAGES,
     *,
+    metrics: Mapping[str, Metric],
     probes: Mapping[str, Probe],
 ) -> tuple[Check, ...]:
     """Return every check of the run, in the order of stages and rows; nothing asked is left out.
 
-    `probes` are those that rows may be about: whether a node can be asked by them is theirs to say.
+    `metrics` and `probes` are those that rows may be about: their inputs say what a node must give.
     """
     rows = [row for row in slos if row.stage in stages]
     checks: list[Check] = []
@@ -47,7 +49,10 @@ def plan_checks(
             continue
         for entity in entities_of(row.scope, target) or _looked_for_on(row, target):
             unused = (
-                "" if unseen else _unused(row, entity, target) or why_not_probed(row, entity, target, probes)
+                ""
+                if unseen
+                else _unused(row, metrics.get(row.metric), entity, target)
+                or why_not_probed(row, entity, target, probes)
             )
             if _applies(row, entity, target):
                 checks.append(Check(slo=row, entity=entity, not_assessed=unseen, declared_absent=unused))
@@ -70,18 +75,18 @@ def _absent(row: Slo, target: Target) -> str:
     return _stage_absent(row.stage, target) or _row_absent(row, target)
 
 
-def _unused(row: Slo, entity: str, target: Target) -> str:
+def _unused(row: Slo, metric: Metric | None, entity: str, target: Target) -> str:
     """Return why this row is not asked of this entity of this target; empty if it can be asked.
 
     The target does not declare what the row is about, gives no way to ask it, or has engines of which none
     uses the card.
     """
-    other = of_another_kind(row, entity, target) or without_gauge(row, entity, target)
+    other = of_another_kind(row, metric, entity, target) or without_gauge(row, entity, target)
     other = other or nothing_declared(row, entity, target) or too_few_peers(row, entity, target)
     if other:
         return other
-    if asks_the_host(row.metric) and row.scope in (Scope.NODE, Scope.CARD):
-        why = why_not_asked(row, entity, target)
+    if asks_the_host(metric) and row.scope in (Scope.NODE, Scope.CARD):
+        why = why_not_asked(row, metric, entity, target)
         if why or row.scope is Scope.NODE:
             return why
     if row.metric == "undeclared_cards" and _has_no_card_source(entity, target):

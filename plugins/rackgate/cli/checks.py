@@ -28,12 +28,10 @@ def describe_checks() -> dict[str, Any]:
     """
     from rackgate.config.acceptance_file import load_acceptance
     from rackgate.config.acceptance_tables import PROFILES
-    from rackgate.metrics.registry import Registry
-    from rackgate.metrics.shipped import register_metrics
+    from rackgate.metrics.shipped import shipped_registry
     from rackgate.nouns.slo import Severity
 
-    registry = Registry()
-    register_metrics(registry.add_metric)
+    registry = shipped_registry()
     metrics = registry.metrics
     rows: dict[str, Slo] = {}
     profiles: dict[str, list[str]] = {}

@@ -47,11 +47,9 @@ def _run(options: argparse.Namespace) -> int:
     from rackgate.config.problems import ConfigError
     from rackgate.doctor.examination import examine
     from rackgate.doctor.prognosis import Outlook, prognoses, tools_of
-    from rackgate.metrics.registry import Registry
-    from rackgate.metrics.shipped import register_metrics
+    from rackgate.metrics.shipped import shipped_registry
 
-    registry = Registry()
-    register_metrics(registry.add_metric)
+    registry = shipped_registry()
     try:
         target = _target(options.target, options.model)
         acceptance = load_acceptance(options.slo, options.profile, metrics=registry.metrics, target=target)
@@ -59,7 +57,7 @@ def _run(options: argparse.Namespace) -> int:
         sys.stderr.write("".join(f"rackgate doctor: {line}\n" for line in str(error).splitlines()))
         return 4
     registry.add_probes(acceptance.probes)
-    checks = plan_checks(target, acceptance.slos, probes=acceptance.probes)
+    checks = plan_checks(target, acceptance.slos, metrics=registry.metrics, probes=acceptance.probes)
     seen = examine(target, tools_of(checks, registry.metrics), options.limit)
     found = prognoses(checks, registry.metrics, seen, options.profile)
     if options.json:

@@ -79,11 +79,9 @@ def _judge_run(options: argparse.Namespace) -> int:
 
 def _registry() -> Registry:
     """Return what ships and what installed plugins of rackgate register; a conftest's is not seen here."""
-    from rackgate.metrics.registry import Registry
-    from rackgate.metrics.shipped import register_metrics
+    from rackgate.metrics.shipped import shipped_registry
 
-    registry = Registry()
-    register_metrics(registry.add_metric)
+    registry = shipped_registry()
     for point in entry_points(group="pytest11"):
         needs = (point.dist.requires if point.dist else None) or ()
         if any(need.startswith("pytest-rackgate") for need in needs):

@@ -21,11 +21,9 @@ def judge_foreign(options: argparse.Namespace) -> int:
     from rackgate.config.acceptance_file import load_acceptance
     from rackgate.config.problems import ConfigError
     from rackgate.loadgen.results.foreign import read_foreign
-    from rackgate.metrics.registry import Registry
-    from rackgate.metrics.shipped import register_metrics
+    from rackgate.metrics.shipped import shipped_registry
 
-    registry = Registry()
-    register_metrics(registry.add_metric)
+    registry = shipped_registry()
     report = read_foreign(options.source)
     profile = options.profile or "smoke"
     acceptance = load_acceptance(options.slo, profile, metrics=registry.metrics, target=None)

@@ -56,12 +56,10 @@ def _check(path: Path) -> int:
 
 def _listed() -> str:
     from rackgate.config.acceptance_file import load_acceptance
-    from rackgate.metrics.registry import Registry
-    from rackgate.metrics.shipped import register_metrics
+    from rackgate.metrics.shipped import shipped_registry
     from rackgate.probes.tools import tools
 
-    registry = Registry()
-    register_metrics(registry.add_metric)
+    registry = shipped_registry()
     shipped = load_acceptance(None, "signoff", metrics=registry.metrics, target=None).probes
     lines = []
     for tool in tools().values():

@@ -21,37 +21,14 @@ _BY_INPUT = {
     "tool": Layer.HARDWARE,
 }
 
-_BY_NAME = {
-    "model_served": Layer.MODEL,
-    "api_unknown_model": Layer.MODEL,
-    "host_runtime": Layer.CONTAINER,
-    "host_network": Layer.NETWORK,
-    "infiniband_ports_lost": Layer.NETWORK,
-    "infiniband_error_growth": Layer.NETWORK,
-    "partition_ports_outside": Layer.NETWORK,
-    **dict.fromkeys(
-        ("kernel_events_failed", "kernel_events_warned", "kernel_events_since_boot"), Layer.DRIVER
-    ),
-    **dict.fromkeys(("kernel_events_in_run", "kernel_warnings_in_run"), Layer.DRIVER),
-    "nvme_drives_lost": Layer.HARDWARE,
-    "ecc_off": Layer.HARDWARE,
-    "nvlinks_lost": Layer.HARDWARE,
-    "fabric_outside": Layer.HARDWARE,
-    "sram_uncorrectable": Layer.HARDWARE,
-}
-"""Metrics whose layer is another one than that of what they are made from."""
-
 _BY_SCOPE = {"card": Layer.HARDWARE, "node": Layer.DRIVER}
 
 
-def layer_of_inputs(name: str, inputs: tuple[str, ...]) -> Layer | None:
-    """Return the layer of a metric, None for one that does not tell what it is made from.
-
-    A metric of several inputs lives where the innermost of them does.
-    """
+def layer_of_inputs(inputs: tuple[str, ...]) -> Layer | None:
+    """Return the innermost layer of what a metric is made from; None without inputs."""
     kinds = [part.split(":")[0].strip() for written in inputs for part in written.split("|")]
     layers = [_BY_INPUT[kind] for kind in kinds if kind in _BY_INPUT]
-    return _BY_NAME.get(name) or max(layers, key=lambda layer: layer.depth, default=None)
+    return max(layers, key=lambda layer: layer.depth, default=None)
 
 
 def layer_of_row(slo: Slo, metric: Layer | None) -> Layer:

@@ -29,6 +29,7 @@ class Register(Protocol):
         needs_load: bool = False,
         inputs: tuple[str, ...] = (),
         layer: str = "",
+        vendor: str = "",
     ) -> None:
         """Register one metric."""
 
@@ -40,7 +41,8 @@ class Metric:
     A row that asks for another statistic or window, or that names no load where the metric
     `needs_load`, is refused. A metric without `statistics` or `windows` does not tell: any is taken.
     `inputs` says what it is made from, in the words of `rackgate.metrics.inputs`. `layer` is where its
-    failure lives; None if neither it nor its inputs tell.
+    failure lives; None if neither it nor its inputs tell. A `vendor` means that only cards of that vendor are
+    asked.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Metric:
     needs_load: bool = False
     inputs: tuple[str, ...] = ()
     layer: Layer | None = None
+    vendor: str = ""
 
     @property
     def needs(self) -> tuple[str, ...]:

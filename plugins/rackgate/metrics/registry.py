@@ -50,11 +50,12 @@ class Registry:
         needs_load: bool = False,
         inputs: tuple[str, ...] = (),
         layer: str = "",
+        vendor: str = "",
     ) -> None:
         """Register a metric with its unit; the function's docstring is its definition.
 
-        `layer` is where its failure lives, if its inputs do not say it. Raises `UnknownInput` for an input
-        of no known kind, `ValueError` for no known layer.
+        `layer` is where its failure lives, if its inputs do not say it; `vendor` the only one whose cards are
+        asked, if so. Raises `UnknownInput` for an input of no known kind, `ValueError` for no known layer.
         """
         self._claim("metric", name, function)
         self.metrics[name] = Metric(
@@ -66,7 +67,8 @@ class Registry:
             windows=windows,
             needs_load=needs_load,
             inputs=checked_inputs(name, inputs),
-            layer=Layer(layer) if layer else layer_of_inputs(name, _made_from(inputs, needs_load)),
+            layer=Layer(layer) if layer else layer_of_inputs(_made_from(inputs, needs_load)),
+            vendor=vendor,
         )
 
     def add_probes(self, probes: Mapping[str, Probe]) -> None:

@@ -13,6 +13,7 @@ from rackgate.metrics.hardware import (
     xid_gauge,
 )
 from rackgate.metrics.metric import Register
+from rackgate.metrics.registry import Registry
 from rackgate.metrics.requests import caches, faults, gaps, latency, rates, server_ttft
 
 
@@ -22,3 +23,10 @@ def register_metrics(register: Register) -> None:
     of_hardware = (card_signals, card_health, outliers, kernel_events, xid_gauge, cost, node_energy)
     for module in (*of_requests, *of_hardware, probed):
         module.register_metrics(register)
+
+
+def shipped_registry() -> Registry:
+    """Return a new registry that holds the shipped metrics."""
+    registry = Registry()
+    register_metrics(registry.add_metric)
+    return registry

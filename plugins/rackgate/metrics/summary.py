@@ -8,9 +8,8 @@ from typing import Any
 from rackgate.loadgen import InstrumentError, OfferedLoad
 from rackgate.metrics.metric import measure
 from rackgate.metrics.observation import LoadRun, Observation
-from rackgate.metrics.registry import Registry
 from rackgate.metrics.requests.chosen import lag_p99_ms
-from rackgate.metrics.shipped import register_metrics
+from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.measurement import Measurement
 from rackgate.nouns.slo import Slo
 from rackgate.nouns.target import GATEWAY, EngineSpec, Target
@@ -68,8 +67,7 @@ def numbers_of(
 
     `instrument` is the load generator's own error at such a load.
     """
-    registry = Registry()
-    register_metrics(registry.add_metric)
+    registry = shipped_registry()
     metrics = registry.metrics
     load = offered[0].load
     engines = tuple(

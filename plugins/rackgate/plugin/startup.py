@@ -81,7 +81,11 @@ def prepare(config: pytest.Config) -> Session:
         raise _refusal(problems)
     registry.add_probes(acceptance.probes)
     checks = plan_checks(
-        selection.target, acceptance.slos, options.stages or STAGES, probes=acceptance.probes
+        selection.target,
+        acceptance.slos,
+        options.stages or STAGES,
+        metrics=registry.metrics,
+        probes=acceptance.probes,
     )
     run = _run(config, folder, selection, acceptance, options)
     junit = JUnit(config, None if is_dry(config) else run)

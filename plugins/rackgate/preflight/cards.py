@@ -4,31 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rackgate.nouns.measurement import Measurement, Reason, missing
-from rackgate.preflight.host_metrics import NODE_PROBES
+from rackgate.nouns.measurement import Measurement, Reason
+from rackgate.preflight.host_metrics import measured, not_measured
 from rackgate.telemetry.reading import Reading
 
 Probes = dict[tuple[str, str], Measurement]
 
-CARD_PROBES = {
-    "recovery_action": ("code", "What the driver wants done to the card: 0 nothing, 1 reset, 2 reboot, ..."),
-    "row_remap_pending": ("bool", "1 if a memory row waits for a reset to be remapped."),
-    "row_remap_failed": ("bool", "1 if a memory row could not be remapped: no spare is left."),
-    "remapped_rows_uncorrectable": ("rows", "Rows ever remapped after uncorrectable errors."),
-    "ecc_volatile_uncorrectable": ("errors", "Uncorrectable memory errors since the driver was loaded."),
-    "ecc_aggregate_uncorrectable": ("errors", "Uncorrectable memory errors of the card's whole life."),
-    "nvlinks_up": ("links", "NVLink links that are active."),
-    "pcie_width_lost": ("lanes", "PCIe lanes below what the card can have."),
-    "memory_in_use_mib": ("MiB", "Memory of the card in use that no engine of the target accounts for."),
-}
-"""Unit and definition of each probe of a card."""
 
 _SAME_NAME = (
     *("recovery_action", "row_remap_pending", "row_remap_failed", "remapped_rows_uncorrectable"),
     *("ecc_volatile_uncorrectable", "ecc_aggregate_uncorrectable", "nvlinks_up"),
     *("power_supplies_bad", "chassis_findings", "clock_offset_s"),
 )
-_UNITS = {name: unit for name, (unit, _) in (CARD_PROBES | NODE_PROBES).items()}
 
 
 def probe_readings(readings: Iterable[Reading], entities: Sequence[str]) -> Probes:
@@ -53,17 +40,8 @@ def probe_readings(readings: Iterable[Reading], entities: Sequence[str]) -> Prob
 
 def _from(name: str, entity: str, reading: Reading) -> Measurement:
     if reading.value is None:
-        reason = reading.reason or Reason.ABSENT
-        return missing(name, entity, _UNITS[name], reason, reading.detail)
-    return Measurement(
-        metric=name,
-        entity=entity,
-        value=reading.value,
-        unit=_UNITS[name],
-        count=1,
-        detail=reading.detail,
-        source="probe",
-    )
+        return not_measured(name, entity, reading.reason, reading.detail)
+    return measured(name, entity, reading.value, reading.detail)
 
 
 def _leaks(entity: str, wet: Reading, silent: Reading) -> Measurement:
@@ -71,7 +49,7 @@ def _leaks(entity: str, wet: Reading, silent: Reading) -> Measurement:
     name = "leak_detectors_wet"
     if not wet.value and silent.value:
         text = f"{silent.value:g} leak detectors are not enabled or say nothing"
-        return missing(name, entity, _UNITS[name], Reason.ABSENT, text)
+        return not_measured(name, entity, Reason.ABSENT, text)
     return _from(name, entity, wet)
 
 
@@ -81,12 +59,4 @@ def _lost_lanes(entity: str, width: Reading, best: Reading) -> Measurement:
         if one.value is None:
             return _from(name, entity, one)
     lost = (best.value or 0.0) - (width.value or 0.0)
-    return Measurement(
-        metric=name,
-        entity=entity,
-        value=lost,
-        unit="lanes",
-        count=1,
-        detail=f"x{width.value:g} of x{best.value:g}",
-        source="probe",
-    )
+    return measured(name, entity, lost, f"x{width.value:g} of x{best.value:g}")

@@ -7,13 +7,9 @@ import secrets
 
 from rackgate.hosts.pci import canonical_pci
 from rackgate.hosts.runner import Command, Runner
-from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.measurement import Measurement, Reason
 from rackgate.nouns.node import Card, Node
-
-CONTAINER_PROBES = {
-    "cards_not_in_container": ("cards", "Declared cards that `nvidia-smi` does not list inside a container."),
-}
-"""Unit and definition of the look into a container."""
+from rackgate.preflight.host_metrics import measured, not_measured
 
 _REMOVAL_S = 10.0
 _REFUSED = re.compile(
@@ -49,22 +45,12 @@ def probe_container(
     listed = {row[0] for row in rows} | {canonical_pci(row[1]) for row in rows}
     if not refused and (not ran.ok or not rows):
         why = ran.detail or said.strip()[:200] or f"a container of {image} lists nothing"
-        return {(name, node.name): missing(name, node.name, "cards", ran.reason or Reason.ABSENT, why)}
+        return {(name, node.name): not_measured(name, node.name, ran.reason, why)}
     lost = [card.name for card in node.cards if not _there(card, listed, len(rows))]
     text = f"not listed in a container of {image}: {', '.join(lost)}" if lost else f"{len(rows)} listed"
     if refused:
         lost, text = [card.name for card in node.cards], said.strip()[:200]
-    return {
-        (name, node.name): Measurement(
-            metric=name,
-            entity=node.name,
-            value=float(len(lost)),
-            unit="cards",
-            count=1,
-            detail=text,
-            source="docker",
-        )
-    }
+    return {(name, node.name): measured(name, node.name, len(lost), text, source="docker")}
 
 
 def _there(card: Card, listed: set[str | None], count: int) -> bool:

@@ -14,21 +14,12 @@ from rackgate.hosts.tools.nvidia_smi_inventory import (
     parse_inventory,
     parse_links,
 )
-from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.measurement import Measurement, Reason
 from rackgate.nouns.node import Card, Node
+from rackgate.preflight.host_metrics import measured, not_measured
 
 Probes = dict[tuple[str, str], Measurement]
 
-DRIVER_PROBES = {
-    "sram_uncorrectable": ("errors", "Uncorrectable errors of the card's on-chip memory in its whole life."),
-    "nvlinks_lost": ("links", "NVLinks that the target declares - those up at the speed of most."),
-    "mig_differences": (
-        "instances",
-        "MIG instances of the card more or fewer than declared, of each profile where those are named.",
-    ),
-    "ecc_off": ("bool", "1 if error correction of the card's memory is off, else 0."),
-}
-"""Unit and definition of what only the driver's own tool says of a card."""
 
 _ACTIONS = {"none": 0.0, "reset": 1.0, "reboot": 2.0, "drain p2p": 3.0, "drain and reset": 4.0}
 """The driver's words in the order of NVML's codes; one that is not here is code 5."""
@@ -71,12 +62,12 @@ def probe_domains(nodes: Iterable[Node], facts: Mapping[str, Mapping[str, Fact]]
         outside = [card for card in mine if card.card in whole.outside]
         if unread and not outside:
             text = f"the driver does not tell the domain of {', '.join(unread)}"
-            found[name, node_name] = missing(name, node_name, "cards", Reason.ABSENT, text)
+            found[name, node_name] = not_measured(name, node_name, Reason.ABSENT, text)
             continue
         text = "; ".join(f"{card.card}: {card.domain or card.state}" for card in outside)
         main = next(iter(whole.domains), "none")
         found[name, node_name] = _value(
-            name, node_name, len(outside), "cards", f"{text}; most are in {main}" if text else main
+            name, node_name, len(outside), f"{text}; most are in {main}" if text else main
         )
     return found
 
@@ -96,21 +87,21 @@ def _fabric_card(card: Card, listed: ListedCard | None) -> FabricCard:
 
 def _action(card: Card, word: str) -> Measurement:
     code = _ACTIONS.get(word.removeprefix("gpu ").removeprefix("node "), _UNKNOWN_ACTION)
-    return _value("recovery_action", card.name, code, "code", f"the driver says: {word}")
+    return _value("recovery_action", card.name, code, f"the driver says: {word}")
 
 
 def _sram(card: Card, listed: ListedCard | None, answer: Fact) -> Measurement:
     name = "sram_uncorrectable"
     if listed is None or listed.sram_uncorrectable is None:
         return _unsaid(name, card, answer, "errors of on-chip memory")
-    return _value(name, card.name, listed.sram_uncorrectable, "errors", "")
+    return _value(name, card.name, listed.sram_uncorrectable, "")
 
 
 def _ecc(card: Card, listed: ListedCard | None, answer: Fact) -> Measurement:
     name = "ecc_off"
     if listed is None or listed.ecc is None:
         return _unsaid(name, card, answer, "whether error correction is on")
-    return _value(name, card.name, float(listed.ecc != "Enabled"), "bool", f"ECC is {listed.ecc.lower()}")
+    return _value(name, card.name, float(listed.ecc != "Enabled"), f"ECC is {listed.ecc.lower()}")
 
 
 def _mig(
@@ -125,7 +116,7 @@ def _mig(
     mode = (listed.mig or "not supported").lower()
     text = f"{there} instances, {declared} declared; MIG is {mode}"
     wrong = abs(there - declared) or float(declared == 0 and listed.mig == "Enabled")
-    return _value(name, card.name, wrong, "instances", text)
+    return _value(name, card.name, wrong, text)
 
 
 def _profiles(card: Card, listed: ListedCard, said: Fact, declared: tuple[str, ...]) -> Measurement:
@@ -136,7 +127,7 @@ def _profiles(card: Card, listed: ListedCard, said: Fact, declared: tuple[str, .
     there, asked = Counter(mine), Counter(declared)
     wrong = sum(((there - asked) + (asked - there)).values())
     text = f"{', '.join(mine) or 'none'}; declared {', '.join(declared)}"
-    return _value(name, card.name, wrong, "instances", text)
+    return _value(name, card.name, wrong, text)
 
 
 def _links(card: Card, status: Fact, declared: int) -> Measurement:
@@ -149,21 +140,13 @@ def _links(card: Card, status: Fact, declared: int) -> Measurement:
     full = usual[0][0] if usual else 0.0
     good = sum(1 for one in speeds if one is not None and one >= full)
     text = f"{good} of {declared} links up at {full:g} GB/s"
-    return _value(name, card.name, max(0, declared - good), "links", text)
+    return _value(name, card.name, max(0, declared - good), text)
 
 
 def _unsaid(name: str, card: Card, answer: Fact, what: str) -> Measurement:
     detail = answer.detail or f"the driver's tool does not tell {what} of {card.name}"
-    return missing(name, card.name, DRIVER_PROBES[name][0], answer.reason or Reason.ABSENT, detail)
+    return not_measured(name, card.name, answer.reason, detail)
 
 
-def _value(name: str, entity: str, value: float, unit: str, detail: str) -> Measurement:
-    return Measurement(
-        metric=name,
-        entity=entity,
-        value=float(value),
-        unit=unit,
-        count=1,
-        detail=detail,
-        source="nvidia-smi",
-    )
+def _value(name: str, entity: str, value: float, detail: str) -> Measurement:
+    return measured(name, entity, value, detail, source="nvidia-smi")

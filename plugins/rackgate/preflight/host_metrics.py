@@ -1,177 +1,66 @@
-"""Preflight's look at hosts: facts and kernel logs -> measurements by (metric, node)."""
+"""The metrics that preflight measures directly on hosts, cards and chassis: the table `metrics.toml`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
-from rackgate.hosts.facts.clock import distance_s
-from rackgate.hosts.facts.demands import HostDemands
-from rackgate.hosts.facts.fact import Fact
-from rackgate.hosts.facts.finding import HostFinding
-from rackgate.hosts.facts.node_differences import outliers, splits
-from rackgate.hosts.facts.triage import STEPS, host_findings
-from rackgate.nouns.measurement import Measurement, Reason, missing
-from rackgate.nouns.verdict import Verdict
-
-Probes = dict[tuple[str, str], Measurement]
-
-HOST_STEPS = {
-    "host_module": (
-        "findings",
-        "What is wrong with the driver's kernel module: nouveau, not loaded, Secure Boot, DKMS.",
-    ),
-    "host_driver": (
-        "findings",
-        "What is wrong with the driver: versions of module and library, a driver that hangs, fabric manager.",
-    ),
-    "host_cuda": ("findings", "What keeps CUDA from starting: no version, nvidia_uvm, compute mode."),
-    "host_runtime": ("findings", "What keeps cards out of containers: no runtime nvidia and no CDI."),
-    "host_network": ("findings", "What keeps cards and network cards apart: access control of PCIe bridges."),
-}
-"""Unit and definition of each step of the triage: its findings of class FAIL."""
-
-NODE_PROBES = {
-    **HOST_STEPS,
-    "host_warnings": ("findings", "Findings of class WARN in any step: complete, but degraded."),
-    "host_outliers": ("facts", "Facts in which the node differs from most nodes."),
-    "facts_split": ("facts", "Facts in which nodes differ and no value is that of most of them."),
-    "clock_offset_s": ("s", "Distance of the node's clock from its time server's."),
-    "clock_distance_s": (
-        "s",
-        "Distance of the node's clock from ours that is proven: |offset| - half of the quickest round trip.",
-    ),
-    "leak_detectors_wet": ("detectors", "Leak detectors that are wet, where all of them are enabled."),
-    "chassis_findings": (
-        "findings",
-        "Sensors beyond their thresholds or in bad health, and fans in bad health or standing still.",
-    ),
-    "power_supplies_bad": ("supplies", "Power supplies that are not enabled and healthy."),
-    "xids_since_boot": (
-        "events",
-        "XIDs, driver faults of class FAIL in the log before the run, by card where its address is declared.",
-    ),
-    "xids_warned_since_boot": (
-        "events",
-        "XIDs of class WARN in the kernel log before the run, by card where its address is declared.",
-    ),
-    "kernel_events_since_boot": (
-        "events",
-        "Other troubles in the kernel log before the run: killed processes, PCIe, memory, network, nouveau.",
-    ),
-    "fabric_outside": ("cards", "Cards that are not in the NVLink domain of most."),
-}
-"""Unit and definition of each probe of a node."""
+from rackgate.nouns.measurement import Layer, Measurement, Reason, missing
 
 
-def probe_hosts(facts: Mapping[str, Mapping[str, Fact]], demands: Mapping[str, HostDemands]) -> Probes:
-    """Return findings and clocks of each node; `demands` is what is asked of each."""
-    found: Probes = {}
-    for node, known in facts.items():
-        unread = _unread(known)
-        if unread is not None:
-            nothing = (*HOST_STEPS, "host_warnings", "clock_offset_s", "clock_distance_s")
-            found |= {(name, node): _not_read(name, node, unread) for name in nothing}
-            continue
-        findings = host_findings(known, demands.get(node, HostDemands()))
-        for step in STEPS:
-            found[f"host_{step}", node] = _judged_step(step, node, findings)
-        found["host_warnings", node] = _warnings(node, findings)
-        found["clock_offset_s", node] = _offset(node, known["clock_offset_s"])
-        found["clock_distance_s", node] = _distance(node, known["clock_to_ours"])
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostMetric:
+    """One such metric. `group` is the inspection that measures it.
 
-
-def probe_same(facts: Mapping[str, Mapping[str, Fact]], compared: Mapping[str, Mapping[str, Fact]]) -> Probes:
-    """Return in what each node differs from most, and for the rack in what nodes differ without a majority.
-
-    `compared` are the facts that are compared, by node, of all `facts`.
+    `inputs` says what it is made from (see `rackgate.metrics.inputs`). A `vendor` means that only cards of
+    that vendor are asked. `layer` is where its failure lives if its inputs do not say it.
     """
-    found: Probes = {}
-    different, open_ = outliers(compared), splits(compared)
-    read = [node for node, known in facts.items() if _unread(known) is None]
-    for node, known in facts.items():
-        unread = _unread(known)
-        if unread is not None:
-            found["host_outliers", node] = _not_read("host_outliers", node, unread)
-            continue
-        mine = [one for one in different if one.node == node]
-        text = "; ".join(f"{one.fact} {one.value}, others {one.others} ({one.share})" for one in mine)
-        found["host_outliers", node] = _counted("host_outliers", node, len(mine), text)
-    if len(facts) > 1:
-        said = [
-            f"{one.fact}: " + ", ".join(f"{value} on {' '.join(on)}" for value, on in one.values.items())
-            for one in open_
-        ]
-        name, text = "facts_split", "; ".join(said)
-        few = f"fewer than two nodes could be read: {', '.join(read) or 'none'}"
-        found[name, "rack"] = (
-            _counted(name, "rack", len(said), text)
-            if len(read) > 1
-            else missing(name, "rack", NODE_PROBES[name][0], Reason.TOO_FEW, few)
+
+    name: str
+    group: str
+    unit: str
+    title: str
+    definition: str
+    inputs: tuple[str, ...]
+    vendor: str = ""
+    layer: Layer | None = None
+
+
+@cache
+def host_metrics() -> dict[str, HostMetric]:
+    """Return the metrics by name, in the order of the file."""
+    text = (files(__package__) / "metrics.toml").read_text("utf-8")
+    return {
+        name: HostMetric(
+            name=name,
+            group=group,
+            unit=row["unit"],
+            title=row["title"],
+            definition=row["definition"],
+            inputs=tuple(row["inputs"]),
+            vendor=row.get("vendor", ""),
+            layer=Layer(row["layer"]) if "layer" in row else None,
         )
-    return found
+        for group, rows in tomllib.loads(text).items()
+        for name, row in rows.items()
+    }
 
 
-def _judged_step(step: str, node: str, findings: Iterable[HostFinding]) -> Measurement:
-    """Return how many findings of a step FAIL; without one, what could not be read leaves it open."""
-    mine = [one for one in findings if one.step == step]
-    failed = [one for one in mine if one.verdict is Verdict.FAIL]
-    unknown = [one for one in mine if one.verdict is Verdict.UNKNOWN and one.at_worst is Verdict.FAIL]
-    name = f"host_{step}"
-    if unknown and not failed:
-        return missing(name, node, "findings", Reason.ABSENT, _words(unknown))
-    return _counted(name, node, len(failed), _words(failed))
+def of_group(group: str) -> tuple[str, ...]:
+    """Return the names of the metrics that one inspection measures."""
+    return tuple(name for name, metric in host_metrics().items() if metric.group == group)
 
 
-def _warnings(node: str, findings: Iterable[HostFinding]) -> Measurement:
-    """Return how many findings WARN; without one, what could not be read leaves it open."""
-    mine = [one for one in findings if one.at_worst is Verdict.WARN]
-    warned = [one for one in mine if one.verdict is Verdict.WARN]
-    if mine and not warned:
-        return missing("host_warnings", node, "findings", Reason.ABSENT, _words(mine))
-    return _counted("host_warnings", node, len(warned), _words(warned))
-
-
-def _words(findings: Iterable[HostFinding]) -> str:
-    return "; ".join(f"{one.step}: {one.text}. {one.next_step}" for one in findings)
-
-
-def _unread(known: Mapping[str, Fact]) -> Fact | None:
-    """Return the fact that shows that the host was not read at all."""
-    kernel = known.get("kernel")
-    return kernel if kernel is not None and kernel.value is None else None
-
-
-def _not_read(name: str, node: str, fact: Fact) -> Measurement:
-    return missing(name, node, NODE_PROBES[name][0], fact.reason or Reason.ABSENT, fact.detail)
-
-
-def _offset(node: str, fact: Fact) -> Measurement:
-    name = "clock_offset_s"
-    if fact.value is None:
-        return missing(name, node, "s", fact.reason or Reason.ABSENT, fact.detail)
-    value = abs(float(fact.value))
+def measured(name: str, entity: str, value: float, detail: str = "", *, source: str = "probe") -> Measurement:
+    """Return the value of a host metric, read once."""
+    unit = host_metrics()[name].unit
     return Measurement(
-        metric=name, entity=node, value=value, unit="s", count=1, detail=fact.detail, source="probe"
+        metric=name, entity=entity, value=float(value), unit=unit, count=1, detail=detail, source=source
     )
 
 
-def _distance(node: str, fact: Fact) -> Measurement:
-    name, exchanged = "clock_distance_s", distance_s(fact)
-    if exchanged is None:
-        return missing(name, node, "s", fact.reason or Reason.ABSENT, fact.detail)
-    offset, bound, proven = exchanged
-    text = f"the node's clock - ours = {offset * 1e3:.2f} ms, good to {bound * 1e3:.2f} ms"
-    return Measurement(metric=name, entity=node, value=proven, unit="s", count=1, detail=text, source="probe")
-
-
-def _counted(name: str, node: str, number: int, detail: str) -> Measurement:
-    return Measurement(
-        metric=name,
-        entity=node,
-        value=float(number),
-        unit=NODE_PROBES[name][0],
-        count=1,
-        detail=detail,
-        source="probe",
-    )
+def not_measured(name: str, entity: str, reason: Reason | None, detail: str) -> Measurement:
+    """Return why a host metric has no value; without a reason it is absent."""
+    return missing(name, entity, host_metrics()[name].unit, reason or Reason.ABSENT, detail)

@@ -10,12 +10,13 @@ from types import MappingProxyType
 
 from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.runner import Runner
-from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.measurement import Measurement, Reason
 from rackgate.nouns.node import Node
 from rackgate.nouns.target import Target
-from rackgate.preflight.container import CONTAINER_PROBES, probe_container
+from rackgate.preflight.container import probe_container
+from rackgate.preflight.host_metrics import not_measured, of_group
 from rackgate.preflight.kernel_events import probe_events
-from rackgate.preflight.storage import STORAGE_PROBES, probe_storage
+from rackgate.preflight.storage import probe_storage
 from rackgate.telemetry.assembly import TelemetryPlan
 from rackgate.telemetry.kernel.local_source import KernelLogSource
 from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
@@ -111,13 +112,11 @@ def _beyond(node: Node, target: Target, runner: Runner) -> Probes:
 
 def _unasked(node: Node, target: Target, lost: Fact) -> Probes:
     """Return that nothing more was asked of a host that does not answer."""
-    units = {name: unit for name, (unit, _) in STORAGE_PROBES.items()} if target.storage_path else {}
+    names = of_group("storage") if target.storage_path else ()
     if node.expect.container_image is not None:
-        units |= {name: unit for name, (unit, _) in CONTAINER_PROBES.items()}
+        names += of_group("container")
     reason = lost.reason or Reason.UNREACHABLE
-    return {
-        (name, node.name): missing(name, node.name, unit, reason, lost.detail) for name, unit in units.items()
-    }
+    return {(name, node.name): not_measured(name, node.name, reason, lost.detail) for name in names}
 
 
 def _logged(node: Node, log: KernelLogSource | RemoteKernelLog, lost: Fact | None, profile: str) -> Probes:

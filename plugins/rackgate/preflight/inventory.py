@@ -10,28 +10,12 @@ from fnmatch import fnmatch
 from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.node_differences import image_digests
 from rackgate.hosts.tools.nvidia_smi_inventory import CardProcess, ListedCard, listed_as, parse_inventory
-from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.measurement import Measurement, Reason
 from rackgate.nouns.node import Card, Node
+from rackgate.preflight.host_metrics import measured, not_measured
 
 Probes = dict[tuple[str, str], Measurement]
 
-NODE_INVENTORY = {
-    "undeclared_cards": ("cards", "Cards that the node's source lists and the target does not."),
-    "pins_differing": ("facts", "Facts that are not as the target pins them: versions, part numbers."),
-}
-"""Unit and definition of each comparison of a node with what was ordered."""
-
-CARD_HOLDERS = {
-    "identity_differences": ("facts", "Serial, PCI address and SKU of the card that are not those declared."),
-    "foreign_processes": (
-        "processes",
-        "Processes on the card that are neither this run's engines nor named by the target.",
-    ),
-    "unowned_memory_mib": ("MiB", "Memory of the card in use - memory of the processes on it."),
-}
-"""Unit and definition of who a card is, and who holds it."""
-
-_UNITS = {name: unit for name, (unit, _) in (NODE_INVENTORY | CARD_HOLDERS).items()}
 
 FACT_OF_PIN = {
     "driver": "driver_module",
@@ -51,11 +35,10 @@ def probe_listing(node: Node, listed: Sequence[ListedCard] | None, why: tuple[Re
     """Return which cards are not those of the target; `why` says why nothing is `listed`."""
     name = "undeclared_cards"
     if listed is None:
-        nothing = [(name, node.name, "cards")]
-        nothing += [("identity_differences", card.name, "facts") for card in node.cards]
-        return {(metric, entity): missing(metric, entity, unit, *why) for metric, entity, unit in nothing}
+        nothing = [(name, node.name), *(("identity_differences", card.name) for card in node.cards)]
+        return {(metric, entity): not_measured(metric, entity, *why) for metric, entity in nothing}
     foreign = [_words(one) for one in listed if not any(_is(card, one) for card in node.cards)]
-    found = {(name, node.name): _counted(name, node.name, len(foreign), "; ".join(foreign))}
+    found = {(name, node.name): measured(name, node.name, len(foreign), "; ".join(foreign))}
     for card in node.cards:
         one = next((one for one in listed if _is(card, one)), None)
         found["identity_differences", card.name] = _identity(card, one)
@@ -65,12 +48,12 @@ def probe_listing(node: Node, listed: Sequence[ListedCard] | None, why: tuple[Re
 def _identity(card: Card, listed: ListedCard | None) -> Measurement:
     name = "identity_differences"
     if listed is None:
-        return missing(name, card.name, "facts", Reason.ABSENT, "the node's source does not list this card")
+        return not_measured(name, card.name, Reason.ABSENT, "the node's source does not list this card")
     names = (*(("uuid",) if listed.uuid else ()), "serial", "pci", "sku")
     declared = {what: getattr(card, what) for what in names if getattr(card, what)}
     if not declared:
         text = "the target gives neither serial, PCI address, UUID nor SKU of this card"
-        return missing(name, card.name, "facts", Reason.NOT_CONFIGURED, text)
+        return not_measured(name, card.name, Reason.NOT_CONFIGURED, text)
     seen = {what: listed.name if what == "sku" else getattr(listed, what) for what in declared}
     words = [
         f"{'name' if what == 'sku' else what} {seen[what]}, declared {value}"
@@ -80,8 +63,8 @@ def _identity(card: Card, listed: ListedCard | None) -> Measurement:
     unread = [what for what, value in seen.items() if value is None]
     if unread and not words:
         text = f"the node's source does not say {', '.join(unread)}"
-        return missing(name, card.name, "facts", Reason.ABSENT, text)
-    return _counted(name, card.name, len(words), "; ".join(words))
+        return not_measured(name, card.name, Reason.ABSENT, text)
+    return measured(name, card.name, len(words), "; ".join(words))
 
 
 def _agrees(what: str, declared: str, seen: str) -> bool:
@@ -134,8 +117,8 @@ def probe_pins(node: Node, facts: Mapping[str, Fact], firmware: Mapping[str, str
     unread = [what for what, _, value in seen if value is None]
     if unread and not different:
         text = f"not read: {', '.join(unread)}"
-        return {(name, node.name): missing(name, node.name, "facts", Reason.ABSENT, text)}
-    return {(name, node.name): _counted(name, node.name, len(different), "; ".join(different))}
+        return {(name, node.name): not_measured(name, node.name, Reason.ABSENT, text)}
+    return {(name, node.name): measured(name, node.name, len(different), "; ".join(different))}
 
 
 def probe_holders(node: Node, answer: Fact, own_groups: Collection[int] = ()) -> Probes:
@@ -151,14 +134,13 @@ def probe_holders(node: Node, answer: Fact, own_groups: Collection[int] = ()) ->
         if one is None or one.processes is None:
             detail = answer.detail or f"`nvidia-smi -q -x` lists no processes of {card.name}"
             for name in ("foreign_processes", "unowned_memory_mib"):
-                why = (answer.reason or Reason.ABSENT, detail)
-                found[name, card.name] = missing(name, card.name, _UNITS[name], *why)
+                found[name, card.name] = not_measured(name, card.name, answer.reason, detail)
             continue
         groups = own_groups if node.access.local else ()
         foreign = [held for held in one.processes if _is_foreign(held, node.expect.processes, groups)]
         text = "; ".join(f"pid {held.pid} {held.name} holds {_mib(held.memory_mib)}" for held in foreign)
         name = "foreign_processes"
-        found[name, card.name] = _counted(name, card.name, len(foreign), text)
+        found[name, card.name] = measured(name, card.name, len(foreign), text)
         found["unowned_memory_mib", card.name] = _unowned(card.name, one, one.processes)
     return found
 
@@ -169,12 +151,10 @@ def _unowned(card: str, listed: ListedCard, processes: Iterable[CardProcess]) ->
     used = listed.memory_used_mib
     if used is None or len(known) < len(held):
         text = "the driver does not say how much memory each process holds"
-        return missing(name, card, "MiB", Reason.UNSUPPORTED, text)
+        return not_measured(name, card, Reason.UNSUPPORTED, text)
     value = max(0.0, used - sum(known))
     text = f"{used:.0f} MiB are in use, {len(held)} processes hold {sum(known):.0f} MiB"
-    return Measurement(
-        metric=name, entity=card, value=value, unit="MiB", count=1, detail=text, source="nvidia-smi"
-    )
+    return measured(name, card, value, text, source="nvidia-smi")
 
 
 def _is_foreign(held: CardProcess, expected: Sequence[str], own_groups: Collection[int]) -> bool:
@@ -191,15 +171,3 @@ def _is_foreign(held: CardProcess, expected: Sequence[str], own_groups: Collecti
 
 def _mib(value: float | None) -> str:
     return "an unknown share" if value is None else f"{value:.0f} MiB"
-
-
-def _counted(name: str, entity: str, number: int, detail: str) -> Measurement:
-    return Measurement(
-        metric=name,
-        entity=entity,
-        value=float(number),
-        unit=_UNITS[name],
-        count=1,
-        detail=detail,
-        source="probe",
-    )

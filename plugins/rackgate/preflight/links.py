@@ -7,27 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 
 from rackgate.hosts.facts.fact import Fact
-from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.measurement import Measurement
 from rackgate.nouns.node import Node
+from rackgate.preflight.host_metrics import measured, not_measured
 
 Probes = dict[tuple[str, str], Measurement]
-
-LINK_PROBES = {
-    "infiniband_ports_lost": (
-        "ports",
-        "InfiniBand ports that the target declares - those active at the declared rate, else that of most.",
-    ),
-    "partition_ports_outside": (
-        "ports",
-        "Ports that are not full members of the declared InfiniBand partition.",
-    ),
-    "imex_nodes_lost": (
-        "nodes",
-        "Nodes of the declared IMEX domain - those that are ready; 1 at least if the domain is not up.",
-    ),
-    "nvme_drives_lost": ("drives", "NVMe drives that the target declares - those that are live."),
-}
-"""Unit and definition of each comparison of a node's links and drives with what was ordered."""
 
 
 def probe_links(node: Node, facts: Mapping[str, Fact]) -> Probes:
@@ -42,21 +26,11 @@ def probe_links(node: Node, facts: Mapping[str, Fact]) -> Probes:
     for name, (fact, look, declared) in looks.items():
         if declared is None:
             continue
-        unit = LINK_PROBES[name][0]
         if fact.value is None:
-            nothing = missing(name, node.name, unit, fact.reason or Reason.ABSENT, fact.detail)
-            found[name, node.name] = nothing
+            found[name, node.name] = not_measured(name, node.name, fact.reason, fact.detail)
             continue
         number, text = look(node, fact.value)
-        found[name, node.name] = Measurement(
-            metric=name,
-            entity=node.name,
-            value=float(number),
-            unit=unit,
-            count=1,
-            detail=text,
-            source="probe",
-        )
+        found[name, node.name] = measured(name, node.name, number, text)
     return found
 
 

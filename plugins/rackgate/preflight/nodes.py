@@ -15,10 +15,11 @@ from rackgate.nouns.measurement import Measurement, Reason, missing, truth
 from rackgate.nouns.node import Card, Node
 from rackgate.nouns.target import Target
 from rackgate.preflight.card_memory import MEMORY_IN_USE
-from rackgate.preflight.cards import CARD_PROBES, probe_readings
+from rackgate.preflight.cards import probe_readings
 from rackgate.preflight.chassis import firmware_of_nodes, probe_chassis
 from rackgate.preflight.driver import probe_domains, probe_driver
-from rackgate.preflight.host_metrics import probe_hosts, probe_same
+from rackgate.preflight.host_findings import probe_hosts, probe_same
+from rackgate.preflight.host_metrics import not_measured, of_group
 from rackgate.preflight.hosts import NodesLook
 from rackgate.preflight.inventory import probe_holders, probe_listing, probe_pins
 from rackgate.preflight.links import probe_links
@@ -75,9 +76,8 @@ def _soundness(card: str, readings: list[Reading]) -> Probes:
     if any(one.value is not None for one in readings):
         return found
     first = readings[0]
-    for name, (unit, _) in CARD_PROBES.items():
-        nothing = missing(name, card, unit, first.reason or Reason.ABSENT, first.detail)
-        found.setdefault((name, card), nothing)
+    for name in of_group("card"):
+        found.setdefault((name, card), not_measured(name, card, first.reason, first.detail))
     return found
 
 

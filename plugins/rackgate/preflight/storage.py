@@ -8,18 +8,11 @@ import shlex
 from typing import Any
 
 from rackgate.hosts.runner import Command, Ran, Runner
-from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.measurement import Measurement, Reason
+from rackgate.preflight.host_metrics import measured, not_measured, of_group
 
 Probes = dict[tuple[str, str], Measurement]
 
-STORAGE_PROBES = {
-    "storage_read_mib_s": (
-        "MiB/s",
-        "Reading the largest file below the declared path from its begin, past the cache.",
-    ),
-    "storage_latency_ms": ("ms", "Mean time of small reads of that file, past the cache."),
-}
-"""Unit and definition of each probe of the storage that models are loaded from."""
 
 _LEAST_MIB = 64
 _LIMIT_S = 5
@@ -42,12 +35,9 @@ def probe_storage(node: str, runner: Runner, path: str, deadline_s: float = 10.0
     if not size.isdigit() or not file:
         text = found.detail or f"no file of {_LEAST_MIB} MiB and more is below {path}"
         reason = found.reason or Reason.ABSENT
-        return {
-            (name, node): missing(name, node, unit, reason, text)
-            for name, (unit, _) in STORAGE_PROBES.items()
-        }
-    measured = _by_fio(runner, file, deadline_s) or _by_dd(runner, file, deadline_s)
-    return {(name, node): _measurement(name, node, measured[name], file) for name in STORAGE_PROBES}
+        return {(name, node): not_measured(name, node, reason, text) for name in of_group("storage")}
+    figures = _by_fio(runner, file, deadline_s) or _by_dd(runner, file, deadline_s)
+    return {(name, node): _measurement(name, node, figure, file) for name, figure in figures.items()}
 
 
 def _largest(path: str) -> Command:
@@ -57,11 +47,11 @@ def _largest(path: str) -> Command:
     return Command(argv=("sh", "-c", line), grant=f"read access to {path}", known_as="find the largest file")
 
 
-Measured = dict[str, tuple[float | None, str, Ran]]
-"""By probe: its value, how it was made, and what the command said."""
+_Figures = dict[str, tuple[float | None, str, Ran]]
+"""By metric: its value, how it was measured, and what the command said."""
 
 
-def _by_fio(runner: Runner, file: str, deadline_s: float) -> Measured | None:
+def _by_fio(runner: Runner, file: str, deadline_s: float) -> _Figures | None:
     """Return what fio measured; None where it is not installed."""
     common = ("--direct=1", "--readonly", "--ioengine=psync", f"--runtime={_LIMIT_S}", "--output-format=json")
     read = runner.run(
@@ -99,7 +89,7 @@ def _job(ran: Ran) -> dict[str, Any]:
     return job if isinstance(job, dict) and job.get("total_ios", 1) else {}
 
 
-def _by_dd(runner: Runner, file: str, deadline_s: float) -> Measured:
+def _by_dd(runner: Runner, file: str, deadline_s: float) -> _Figures:
     how = "dd, direct"
     read = runner.run(_dd(file, f"{_BLOCK_MIB}M", _BLOCKS, "direct"), deadline_s)
     if "nvalid argument" in read.error + read.text:
@@ -132,12 +122,9 @@ def _copied(ran: Ran) -> tuple[float, float] | None:
     return (moved, seconds) if moved and seconds else None
 
 
-def _measurement(name: str, node: str, measured: tuple[float | None, str, Ran], file: str) -> Measurement:
-    value, how, ran = measured
-    unit = STORAGE_PROBES[name][0]
+def _measurement(name: str, node: str, figure: tuple[float | None, str, Ran], file: str) -> Measurement:
+    value, how, ran = figure
     if value is None:
         said = ran.detail or (ran.error or ran.text).strip()[:200] or "no figure came out"
-        return missing(name, node, unit, ran.reason or Reason.ABSENT, f"{file}: {said}")
-    return Measurement(
-        metric=name, entity=node, value=value, unit=unit, count=1, detail=f"{how}: {file}", source="probe"
-    )
+        return not_measured(name, node, ran.reason, f"{file}: {said}")
+    return measured(name, node, value, f"{how}: {file}")

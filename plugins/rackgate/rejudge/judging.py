@@ -69,7 +69,9 @@ def judge_again(
         run.log.grade = finished.grade
         stages = tuple(finished.run.get("stages") or STAGES)
         run.open(stages=stages, facts={"judged_again": _about(finished)})
-        checks = plan_checks(finished.target, acceptance.slos, stages, probes=acceptance.probes)
+        checks = plan_checks(
+            finished.target, acceptance.slos, stages, metrics=registry.metrics, probes=acceptance.probes
+        )
         asked = finished.asked()
         run.judging.plan([check for check in checks if check.id in asked or not only_asked])
         messages = _Judging(run, finished).judge_all()

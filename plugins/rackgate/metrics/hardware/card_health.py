@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rackgate.metrics.hardware.load_window import measurement_of, no_telemetry, window_of
 from rackgate.metrics.metric import MeasureFunction, Register
@@ -31,8 +31,11 @@ from rackgate.telemetry.table import TelemetryTable
 
 _CLOCKS_SETTING = 0x2
 
+Look = Callable[[TelemetryTable, str, int, int], Finding]
+"""A finding on one card or node between two moments (ns)."""
 
-def _per_card(definition: str, look: Callable[[TelemetryTable, str, int, int], Finding]) -> MeasureFunction:
+
+def _per_card(definition: str, look: Look) -> MeasureFunction:
     def measured(observation: Observation, slo: Slo, entity: str) -> Measurement:
         window = window_of(observation, slo, entity)
         if isinstance(window, Measurement) or observation.telemetry is None:
@@ -43,7 +46,7 @@ def _per_card(definition: str, look: Callable[[TelemetryTable, str, int, int], F
     return measured
 
 
-def _grown(*fields: str) -> Callable[[TelemetryTable, str, int, int], Finding]:
+def _grown(*fields: str) -> Look:
     """Add the growth of counters; one that the card does not have is left out, unless it has none."""
 
     def look(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> Finding:
@@ -64,11 +67,11 @@ def _grown(*fields: str) -> Callable[[TelemetryTable, str, int, int], Finding]:
     return look
 
 
-def _least(field: str) -> Callable[[TelemetryTable, str, int, int], Finding]:
+def _least(field: str) -> Look:
     return lambda table, card, start, end: least(table.series(card, field), start, end)
 
 
-def _highest(field: str) -> Callable[[TelemetryTable, str, int, int], Finding]:
+def _highest(field: str) -> Look:
     return lambda table, card, start, end: highest(table.series(card, field), start, end)
 
 
@@ -129,119 +132,162 @@ def _pcie_lost(table: TelemetryTable, card: str, start_ns: int, end_ns: int) -> 
     return Finding(value=lost, count=1, detail=", ".join(words))
 
 
-_DEFINITIONS: dict[str, tuple[str, str, Callable[[TelemetryTable, str, int, int], Finding]]] = {
-    "temperature_margin_c": (
-        "°C",
-        "Least distance to the slowdown temperature during the load.",
-        _least("temperature_margin_c"),
-    ),
-    "memory_temperature_c": (
-        "°C",
-        "Highest temperature of the card's memory during the load.",
-        _highest("memory_temperature_c"),
-    ),
-    "power_limit_share": ("ratio", "Mean power / enforced power limit during the load.", _power_share),
-    "power_peak_share": (
-        "ratio",
-        "Highest sample of power / enforced power limit during the load.",
-        _power_peak,
-    ),
-    "application_clocks_share": (
-        "ratio",
-        "Share of samples during the load in which set clocks hold the card back (clock event 0x2).",
-        _clocks_set,
-    ),
-    "performance_state": (
-        "state",
-        "Slowest performance state of the samples in which the card is not idle: 0 is P0, the fastest.",
-        _performance_state,
-    ),
-    "throttle_counters_s": (
-        "s",
-        "Time in thermal and power-brake clock events by the driver's counters.",
-        throttle_by_counters_s,
-    ),
-    "idle_share": (
-        "ratio",
-        "Share of samples during the load in which the card says that it is idle.",
-        _idle,
-    ),
-    "ecc_uncorrectable_growth": (
-        "errors",
-        "Uncorrectable memory errors that came during the load.",
-        _grown("ecc_volatile_uncorrectable"),
-    ),
-    "remapped_rows_growth": (
-        "rows",
-        "Memory rows that were remapped during the load.",
-        _remapped,
-    ),
-    "pcie_replays_per_min": (
-        "1/min",
-        "Most PCIe replays within any minute of the load; a shorter load counts as a minute.",
-        lambda table, card, start, end: most_per_minute(table.series(card, "pcie_replays"), start, end),
-    ),
-    "pcie_replay_growth": ("errors", "PCIe replays that came during the load.", _grown("pcie_replays")),
-    "nvlink_error_growth": (
-        "errors",
-        "NVLink CRC errors, replays, recoveries and symbol errors that came during the load.",
-        _grown("nvlink_crc_errors", "nvlink_replays", "nvlink_recoveries", "nvlink_symbol_errors"),
-    ),
-    "infiniband_error_growth": (
-        "errors",
-        "Symbol errors, receive errors, recoveries and downed links of InfiniBand that came during the load.",
-        _grown("infiniband_errors"),
-    ),
-    "leaks_seen": (
-        "detectors",
-        "Leak detectors that were wet at any moment of the load, where all of them are enabled.",
-        _leaks,
-    ),
-    "pcie_lost": (
-        "steps",
-        "PCIe generations and lanes below the card's best, at its best moment of the load.",
-        _pcie_lost,
-    ),
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CardMetric:
+    name: str
+    unit: str
+    definition: str
+    look: Look
+    inputs: tuple[str, ...]
+    vendor: str = ""
+    layer: str = ""
 
-_INPUTS: dict[str, tuple[str, ...]] = {
-    "temperature_margin_c": ("card:temperature_margin_c",),
-    "memory_temperature_c": ("card:memory_temperature_c",),
-    "power_limit_share": ("card:power_w", "card:power_limit_w"),
-    "throttle_counters_s": tuple(f"card:{name}" for name in THROTTLE_COUNTERS),
-    "power_peak_share": ("card:power_instant_w|card:power_w", "card:power_limit_w"),
-    "application_clocks_share": ("card:clock_event_reasons",),
-    "performance_state": ("card:performance_state", "card:clock_event_reasons"),
-    "idle_share": ("card:clock_event_reasons",),
-    "ecc_uncorrectable_growth": ("card:ecc_volatile_uncorrectable",),
-    "remapped_rows_growth": ("card:remapped_rows_uncorrectable",),
-    "pcie_replays_per_min": ("card:pcie_replays",),
-    "pcie_replay_growth": ("card:pcie_replays",),
-    "nvlink_error_growth": (
-        "card:nvlink_crc_errors|card:nvlink_replays|card:nvlink_recoveries|card:nvlink_symbol_errors",
+
+_METRICS = (
+    _CardMetric(
+        name="temperature_margin_c",
+        unit="°C",
+        definition="Least distance to the slowdown temperature during the load.",
+        look=_least("temperature_margin_c"),
+        inputs=("card:temperature_margin_c",),
+        vendor="nvidia",
     ),
-    "pcie_lost": (
-        *("card:pcie_generation", "card:pcie_generation_max"),
-        *("card:pcie_width", "card:pcie_width_max"),
+    _CardMetric(
+        name="memory_temperature_c",
+        unit="°C",
+        definition="Highest temperature of the card's memory during the load.",
+        look=_highest("memory_temperature_c"),
+        inputs=("card:memory_temperature_c",),
     ),
-    "infiniband_error_growth": ("host:infiniband",),
-    "leaks_seen": ("redfish:leak_detectors_wet", "redfish:leak_detectors_unknown"),
-}
+    _CardMetric(
+        name="power_limit_share",
+        unit="ratio",
+        definition="Mean power / enforced power limit during the load.",
+        look=_power_share,
+        inputs=("card:power_w", "card:power_limit_w"),
+        vendor="nvidia",
+    ),
+    _CardMetric(
+        name="power_peak_share",
+        unit="ratio",
+        definition="Highest sample of power / enforced power limit during the load.",
+        look=_power_peak,
+        inputs=("card:power_instant_w|card:power_w", "card:power_limit_w"),
+        vendor="nvidia",
+    ),
+    _CardMetric(
+        name="application_clocks_share",
+        unit="ratio",
+        definition="Share of samples during the load in which set clocks hold the card back"
+        " (clock event 0x2).",
+        look=_clocks_set,
+        inputs=("card:clock_event_reasons",),
+        vendor="nvidia",
+    ),
+    _CardMetric(
+        name="performance_state",
+        unit="state",
+        definition="Slowest performance state of the samples in which the card is not idle:"
+        " 0 is P0, the fastest.",
+        look=_performance_state,
+        inputs=("card:performance_state", "card:clock_event_reasons"),
+        vendor="nvidia",
+    ),
+    _CardMetric(
+        name="throttle_counters_s",
+        unit="s",
+        definition="Time in thermal and power-brake clock events by the driver's counters.",
+        look=throttle_by_counters_s,
+        inputs=tuple(f"card:{name}" for name in THROTTLE_COUNTERS),
+        vendor="nvidia",
+    ),
+    _CardMetric(
+        name="idle_share",
+        unit="ratio",
+        definition="Share of samples during the load in which the card says that it is idle.",
+        look=_idle,
+        inputs=("card:clock_event_reasons",),
+    ),
+    _CardMetric(
+        name="ecc_uncorrectable_growth",
+        unit="errors",
+        definition="Uncorrectable memory errors that came during the load.",
+        look=_grown("ecc_volatile_uncorrectable"),
+        inputs=("card:ecc_volatile_uncorrectable",),
+    ),
+    _CardMetric(
+        name="remapped_rows_growth",
+        unit="rows",
+        definition="Memory rows that were remapped during the load.",
+        look=_remapped,
+        inputs=("card:remapped_rows_uncorrectable",),
+        vendor="nvidia",
+    ),
+    _CardMetric(
+        name="pcie_replays_per_min",
+        unit="1/min",
+        definition="Most PCIe replays within any minute of the load; a shorter load counts as a minute.",
+        look=lambda table, card, start, end: most_per_minute(table.series(card, "pcie_replays"), start, end),
+        inputs=("card:pcie_replays",),
+    ),
+    _CardMetric(
+        name="pcie_replay_growth",
+        unit="errors",
+        definition="PCIe replays that came during the load.",
+        look=_grown("pcie_replays"),
+        inputs=("card:pcie_replays",),
+    ),
+    _CardMetric(
+        name="nvlink_error_growth",
+        unit="errors",
+        definition="NVLink CRC errors, replays, recoveries and symbol errors that came during the load.",
+        look=_grown("nvlink_crc_errors", "nvlink_replays", "nvlink_recoveries", "nvlink_symbol_errors"),
+        inputs=(
+            "card:nvlink_crc_errors|card:nvlink_replays|card:nvlink_recoveries|card:nvlink_symbol_errors",
+        ),
+        vendor="nvidia",
+    ),
+    _CardMetric(
+        name="infiniband_error_growth",
+        unit="errors",
+        definition="Symbol errors, receive errors, recoveries and downed links of InfiniBand"
+        " that came during the load.",
+        look=_grown("infiniband_errors"),
+        inputs=("host:infiniband",),
+        layer="network",
+    ),
+    _CardMetric(
+        name="leaks_seen",
+        unit="detectors",
+        definition="Leak detectors that were wet at any moment of the load, where all of them are enabled.",
+        look=_leaks,
+        inputs=("redfish:leak_detectors_wet", "redfish:leak_detectors_unknown"),
+    ),
+    _CardMetric(
+        name="pcie_lost",
+        unit="steps",
+        definition="PCIe generations and lanes below the card's best, at its best moment of the load.",
+        look=_pcie_lost,
+        inputs=(
+            *("card:pcie_generation", "card:pcie_generation_max"),
+            *("card:pcie_width", "card:pcie_width_max"),
+        ),
+        vendor="nvidia",
+    ),
+)
 
 
 def register_metrics(register: Register) -> None:
     """Register every metric of this module."""
-    for name, (unit, definition, look) in _DEFINITIONS.items():
-        _register(register, name, unit, _per_card(definition, look))
-
-
-def _register(register: Register, name: str, unit: str, function: MeasureFunction) -> None:
-    register(
-        name,
-        unit,
-        function,
-        statistics=ONE_VALUE,
-        windows=("load",),
-        needs_load=True,
-        inputs=_INPUTS[name],
-    )
+    for metric in _METRICS:
+        register(
+            metric.name,
+            metric.unit,
+            _per_card(metric.definition, metric.look),
+            statistics=ONE_VALUE,
+            windows=("load",),
+            needs_load=True,
+            inputs=metric.inputs,
+            vendor=metric.vendor,
+            layer=metric.layer,
+        )

@@ -101,4 +101,5 @@ def register_metrics(register: Register) -> None:
             windows=("load",),
             needs_load=True,
             inputs=("kernel_log",),
+            layer="driver" if function.__name__.startswith("kernel") else "",
         )

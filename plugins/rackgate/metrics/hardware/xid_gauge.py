@@ -74,4 +74,5 @@ def register_metrics(register: Register) -> None:
         windows=("load",),
         needs_load=True,
         inputs=("card:last_xid|kernel_log",),
+        vendor="nvidia",
     )
