@@ -41,9 +41,10 @@ test: $(STAMP) system  ## the project's own tests (ARGS='-m "not proof and not r
 	PYTHON=$(BIN)/python sh examples/install_vllm.sh
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-lint: $(STAMP)  ## ruff
+lint: $(STAMP)  ## ruff, and the layers (import-linter)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 format: $(STAMP)  ## let ruff repair what it can
 	$(BIN)/ruff check --fix .

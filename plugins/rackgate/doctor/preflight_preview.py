@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 
 from rackgate.doctor.examination import Examination
-from rackgate.nouns.measurement import Measurement, Reason, missing, truth
+from rackgate.nouns.measurement import ProbeResults, Reason, missing, truth
 from rackgate.preflight.card_memory import unaccounted_memory
 from rackgate.preflight.cards import probe_readings
 from rackgate.preflight.kernel_events import probe_events
 from rackgate.preflight.nodes import measured_cards, measured_hosts
 
-Probes = dict[tuple[str, str], Measurement]
 
-
-def measured_now(seen: Examination, profile: str) -> Probes:
+def measured_now(seen: Examination, profile: str) -> ProbeResults:
     """Return measurements by (metric, entity), as far as the examination goes."""
-    found: Probes = {}
+    found: ProbeResults = {}
     for node in seen.target.nodes:
         if node.name in seen.readings:
             readings, listed = seen.readings[node.name]

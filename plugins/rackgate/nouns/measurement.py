@@ -125,6 +125,10 @@ class Measurement:
         return replace(self, value=None, bounds=None, reason=reason, detail=detail)
 
 
+ProbeResults = dict[tuple[str, str], Measurement]
+"""What was measured directly, by (metric, entity)."""
+
+
 OPEN_WARNING = "open warning: "
 """How a line of `beside` begins that names a warning under which the value was measured."""
 

@@ -7,27 +7,25 @@ from dataclasses import replace
 from statistics import median
 from types import MappingProxyType
 
-from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.measurement import Measurement, ProbeResults, Reason, missing
 from rackgate.nouns.peers import LEAST_PEERS, peers_of, under_engine
 from rackgate.nouns.target import Target
 
 MEMORY_IN_USE = "memory_in_use_mib"
-
-Probes = dict[tuple[str, str], Measurement]
 
 
 def unaccounted_memory(
     target: Target,
     probes: Mapping[tuple[str, str], Measurement],
     before: Mapping[tuple[str, str], Measurement] = MappingProxyType({}),
-) -> Probes:
+) -> ProbeResults:
     """Return, of each card that was read, the memory in use that no engine of the target accounts for.
 
     `before` is what was read before this run started engines, and is all that counts where it did. Under
     an engine that was there already the median of the peers is the engine's; a peer whose own engine does
     not answer holds nothing to compare with.
     """
-    found: Probes = {}
+    found: ProbeResults = {}
     answering = {
         card
         for engine in target.engines

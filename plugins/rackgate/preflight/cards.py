@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rackgate.nouns.measurement import Measurement, Reason
+from rackgate.nouns.measurement import Measurement, ProbeResults, Reason
 from rackgate.preflight.host_metrics import measured, not_measured
 from rackgate.telemetry.reading import Reading
-
-Probes = dict[tuple[str, str], Measurement]
-
 
 _SAME_NAME = (
     *("recovery_action", "row_remap_pending", "row_remap_failed", "remapped_rows_uncorrectable"),
@@ -18,10 +15,10 @@ _SAME_NAME = (
 )
 
 
-def probe_readings(readings: Iterable[Reading], entities: Sequence[str]) -> Probes:
+def probe_readings(readings: Iterable[Reading], entities: Sequence[str]) -> ProbeResults:
     """Return what the latest readings say of each entity; of a field that nobody read, that it is absent."""
     latest = {(one.entity, one.field): one for one in readings}
-    found: Probes = {}
+    found: ProbeResults = {}
     for entity in entities:
         for name in _SAME_NAME:
             if (entity, name) in latest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from rackgate.nouns.measurement import Measurement
+from rackgate.nouns.measurement import ProbeResults
 from rackgate.nouns.node import Node
 from rackgate.preflight.cards import probe_readings
 from rackgate.telemetry.assembly import chassis_source_of
@@ -14,17 +14,17 @@ from rackgate.telemetry.chassis.redfish_client import RedfishProblem
 _SENSORS_S = 30.0
 
 
-def probe_chassis(nodes: Sequence[Node]) -> dict[tuple[str, str], Measurement]:
+def probe_chassis(nodes: Sequence[Node]) -> ProbeResults:
     """Return what the controller of each node that declares one says of leaks and power supplies."""
     asked = [node for node in nodes if node.access.redfish is not None]
-    found: dict[tuple[str, str], Measurement] = {}
+    found: ProbeResults = {}
     with ThreadPoolExecutor(max_workers=16) as pool:
         for measured in pool.map(_look, asked):
             found |= measured
     return found
 
 
-def _look(node: Node) -> dict[tuple[str, str], Measurement]:
+def _look(node: Node) -> ProbeResults:
     if node.access.redfish is None:
         return {}
     source = chassis_source_of(node.name, node.access.redfish, sensors_s=_SENSORS_S)

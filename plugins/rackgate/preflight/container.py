@@ -7,7 +7,7 @@ import secrets
 
 from rackgate.hosts.pci import canonical_pci
 from rackgate.hosts.runner import Command, Runner
-from rackgate.nouns.measurement import Measurement, Reason
+from rackgate.nouns.measurement import ProbeResults, Reason
 from rackgate.nouns.node import Card, Node
 from rackgate.preflight.host_metrics import measured, not_measured
 
@@ -18,9 +18,7 @@ _REFUSED = re.compile(
 )
 
 
-def probe_container(
-    node: Node, runner: Runner, image: str, deadline_s: float = 30.0
-) -> dict[tuple[str, str], Measurement]:
+def probe_container(node: Node, runner: Runner, image: str, deadline_s: float = 30.0) -> ProbeResults:
     """Run one container of an image that is there already, and count the cards that it does not list.
 
     It is removed at its end and at the deadline, has no network, and no image is pulled. Where the daemon

@@ -14,12 +14,9 @@ from rackgate.hosts.tools.nvidia_smi_inventory import (
     parse_inventory,
     parse_links,
 )
-from rackgate.nouns.measurement import Measurement, Reason
+from rackgate.nouns.measurement import Measurement, ProbeResults, Reason
 from rackgate.nouns.node import Card, Node
 from rackgate.preflight.host_metrics import measured, not_measured
-
-Probes = dict[tuple[str, str], Measurement]
-
 
 _ACTIONS = {"none": 0.0, "reset": 1.0, "reboot": 2.0, "drain p2p": 3.0, "drain and reset": 4.0}
 """The driver's words in the order of NVML's codes; one that is not here is code 5."""
@@ -27,11 +24,11 @@ _ACTIONS = {"none": 0.0, "reset": 1.0, "reboot": 2.0, "drain p2p": 3.0, "drain a
 _UNKNOWN_ACTION = 5.0
 
 
-def probe_driver(node: Node, facts: Mapping[str, Fact]) -> Probes:
+def probe_driver(node: Node, facts: Mapping[str, Fact]) -> ProbeResults:
     """Return what the driver's tool says of each card of a node, or why it says nothing."""
     answer, links = facts["driver_answer"], facts["nvlinks"]
     inventory = parse_inventory(answer.value or "")
-    found: Probes = {}
+    found: ProbeResults = {}
     for card in node.cards:
         listed = listed_as(card, inventory.cards) if inventory else None
         if listed is not None and listed.recovery_action is not None:
@@ -45,7 +42,7 @@ def probe_driver(node: Node, facts: Mapping[str, Fact]) -> Probes:
     return found
 
 
-def probe_domains(nodes: Iterable[Node], facts: Mapping[str, Mapping[str, Fact]]) -> Probes:
+def probe_domains(nodes: Iterable[Node], facts: Mapping[str, Mapping[str, Fact]]) -> ProbeResults:
     """Return how many cards of each node are outside the NVLink domain of most cards of the rack."""
     asked = [node for node in nodes if node.expect.fabric and facts.get(node.name)]
     cards: dict[str, list[FabricCard]] = {node.name: [] for node in asked}
@@ -55,7 +52,7 @@ def probe_domains(nodes: Iterable[Node], facts: Mapping[str, Mapping[str, Fact]]
             listed = listed_as(card, inventory.cards) if inventory else None
             cards[node.name].append(_fabric_card(card, listed))
     whole = judge_fabric([card for mine in cards.values() for card in mine])
-    found: Probes = {}
+    found: ProbeResults = {}
     name = "fabric_outside"
     for node_name, mine in cards.items():
         unread = [card.card for card in mine if not card.state]

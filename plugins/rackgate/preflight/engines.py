@@ -12,17 +12,15 @@ from rackgate.engines.probe import EngineProbe, probe_engine
 from rackgate.engines.protocols.protocol import protocol_named
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.engine import HeldBack, LaunchFailed
-from rackgate.nouns.measurement import Measurement, Reason, missing, truth
+from rackgate.nouns.measurement import Measurement, ProbeResults, Reason, missing, truth
 from rackgate.nouns.target import GATEWAY, EngineSpec, Target
-
-Probes = dict[tuple[str, str], Measurement]
 
 _DEADLINE_S = 15.0
 
 
 def probe_engines(
     target: Target, failures: Mapping[str, LaunchFailed], deadline_s: float = _DEADLINE_S
-) -> Probes:
+) -> ProbeResults:
     """Return whether each engine is reachable, serves the model and gives a token.
 
     What cannot be reached over the network says nothing about the service: UNKNOWN, not FAIL. An engine
@@ -34,7 +32,7 @@ def probe_engines(
             spec.url or "", spec.model, key_headers(spec), spec.protocol, deadline_s, route=spec.route
         )
 
-    found: Probes = {}
+    found: ProbeResults = {}
     there = [spec for spec in target.engines if spec.url]
     with ThreadPoolExecutor(max_workers=16) as pool:
         for spec, probe in zip(there, pool.map(look, there), strict=True):
@@ -45,7 +43,7 @@ def probe_engines(
     return found
 
 
-def probe_apis(target: Target, known: Probes, deadline_s: float = _DEADLINE_S) -> Probes:
+def probe_apis(target: Target, known: ProbeResults, deadline_s: float = _DEADLINE_S) -> ProbeResults:
     """Return what the API of each engine answers and refuses, where `known` says that it gave a token.
 
     Of an engine that gave none nothing is known, for the reason that its first request has.
@@ -62,7 +60,7 @@ def probe_apis(target: Target, known: Probes, deadline_s: float = _DEADLINE_S) -
         )
 
     asked = [spec for spec in target.engines if protocol_named(spec.protocol).dialect.chats]
-    found: Probes = {}
+    found: ProbeResults = {}
     with ThreadPoolExecutor(max_workers=16) as pool:
         for spec, answers in zip(asked, pool.map(ask, asked), strict=True):
             for name, shown in answers.items():
@@ -74,7 +72,7 @@ def probe_apis(target: Target, known: Probes, deadline_s: float = _DEADLINE_S) -
     return found
 
 
-def _never_up(spec: EngineSpec, failure: LaunchFailed | None) -> Probes:
+def _never_up(spec: EngineSpec, failure: LaunchFailed | None) -> ProbeResults:
     entity = spec.entity
     if isinstance(failure, HeldBack):
         return {
@@ -88,7 +86,7 @@ def _never_up(spec: EngineSpec, failure: LaunchFailed | None) -> Probes:
     return found
 
 
-def _engine_measurements(spec: EngineSpec, probe: EngineProbe) -> Probes:
+def _engine_measurements(spec: EngineSpec, probe: EngineProbe) -> ProbeResults:
     entity = spec.entity
     if probe.layer_failed == "network":
         found = {
@@ -120,7 +118,7 @@ def _first_request(name: str, entity: str, probe: EngineProbe) -> Measurement:
 
 def probe_gateway(
     gateway: Endpoint | None, failures: Mapping[str, LaunchFailed], deadline_s: float = _DEADLINE_S
-) -> Probes:
+) -> ProbeResults:
     """Return whether one request through the gateway gives a token; nothing if no gateway is declared.
 
     A gateway that was to be started and did not come up has failed already, with its own message and hint.

@@ -10,16 +10,14 @@ from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.finding import HostFinding
 from rackgate.hosts.facts.node_differences import outliers, splits
 from rackgate.hosts.facts.triage import STEPS, host_findings
-from rackgate.nouns.measurement import Measurement, Reason
+from rackgate.nouns.measurement import Measurement, ProbeResults, Reason
 from rackgate.nouns.verdict import Verdict
 from rackgate.preflight.host_metrics import measured, not_measured, of_group
 
-Probes = dict[tuple[str, str], Measurement]
 
-
-def probe_hosts(facts: Mapping[str, Mapping[str, Fact]], demands: Mapping[str, HostDemands]) -> Probes:
+def probe_hosts(facts: Mapping[str, Mapping[str, Fact]], demands: Mapping[str, HostDemands]) -> ProbeResults:
     """Return findings and clocks of each node; `demands` is what is asked of each."""
-    found: Probes = {}
+    found: ProbeResults = {}
     for node, known in facts.items():
         unread = _unread(known)
         if unread is not None:
@@ -35,12 +33,14 @@ def probe_hosts(facts: Mapping[str, Mapping[str, Fact]], demands: Mapping[str, H
     return found
 
 
-def probe_same(facts: Mapping[str, Mapping[str, Fact]], compared: Mapping[str, Mapping[str, Fact]]) -> Probes:
+def probe_same(
+    facts: Mapping[str, Mapping[str, Fact]], compared: Mapping[str, Mapping[str, Fact]]
+) -> ProbeResults:
     """Return in what each node differs from most, and for the rack in what nodes differ without a majority.
 
     `compared` are the facts that are compared, by node, of all `facts`.
     """
-    found: Probes = {}
+    found: ProbeResults = {}
     different, open_ = outliers(compared), splits(compared)
     read = [node for node, known in facts.items() if _unread(known) is None]
     for node, known in facts.items():

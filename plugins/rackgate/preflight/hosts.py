@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.runner import Runner
-from rackgate.nouns.measurement import Measurement, Reason
+from rackgate.nouns.measurement import Measurement, ProbeResults, Reason
 from rackgate.nouns.node import Node
 from rackgate.nouns.target import Target
 from rackgate.preflight.container import probe_container
@@ -20,8 +20,6 @@ from rackgate.preflight.storage import probe_storage
 from rackgate.telemetry.assembly import TelemetryPlan
 from rackgate.telemetry.kernel.local_source import KernelLogSource
 from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
-
-Probes = dict[tuple[str, str], "Measurement"]
 
 HOST_DEADLINE_S = 4.0
 """How long a host may take to say one fact."""
@@ -56,7 +54,7 @@ def look_into_nodes(
 
     plan = plan_of(target)
     facts: dict[str, dict[str, Fact]] = {}
-    found: Probes = {}
+    found: ProbeResults = {}
     with ThreadPoolExecutor(max_workers=32) as pool:
         looks = pool.map(
             lambda node: _look_into(node, plan, target, profile, hung.get(node.name, {})), target.nodes
@@ -77,7 +75,7 @@ def who_answered(look: NodesLook) -> str:
 
 def _look_into(
     node: Node, plan: TelemetryPlan, target: Target, profile: str, hung: Mapping[str, Fact]
-) -> tuple[Node, dict[str, Fact] | None, Probes]:
+) -> tuple[Node, dict[str, Fact] | None, ProbeResults]:
     """Return the facts of a node's host, and what its kernel's log, storage and containers show.
 
     None and nothing if it is closed.
@@ -89,7 +87,7 @@ def _look_into(
     runner, log = runner_of(node.name, access, plan), kernel_log_of(node, access, plan)
     known: dict[str, Fact] | None = None
     lost: Fact | None = None
-    found: Probes = {}
+    found: ProbeResults = {}
     if runner is not None:
         known = read_host(runner, HOST_DEADLINE_S, hung)
         lost = known["kernel"] if known["kernel"].reason in _LOST else None
@@ -101,8 +99,8 @@ def _look_into(
     return node, known, found
 
 
-def _beyond(node: Node, target: Target, runner: Runner) -> Probes:
-    found: Probes = {}
+def _beyond(node: Node, target: Target, runner: Runner) -> ProbeResults:
+    found: ProbeResults = {}
     if target.storage_path is not None:
         found |= probe_storage(node.name, runner, target.storage_path)
     if node.expect.container_image is not None:
@@ -110,7 +108,7 @@ def _beyond(node: Node, target: Target, runner: Runner) -> Probes:
     return found
 
 
-def _unasked(node: Node, target: Target, lost: Fact) -> Probes:
+def _unasked(node: Node, target: Target, lost: Fact) -> ProbeResults:
     """Return that nothing more was asked of a host that does not answer."""
     names = of_group("storage") if target.storage_path else ()
     if node.expect.container_image is not None:
@@ -119,7 +117,9 @@ def _unasked(node: Node, target: Target, lost: Fact) -> Probes:
     return {(name, node.name): not_measured(name, node.name, reason, lost.detail) for name in names}
 
 
-def _logged(node: Node, log: KernelLogSource | RemoteKernelLog, lost: Fact | None, profile: str) -> Probes:
+def _logged(
+    node: Node, log: KernelLogSource | RemoteKernelLog, lost: Fact | None, profile: str
+) -> ProbeResults:
     now_ns = time.perf_counter_ns()
     if lost is not None and node.access.kernel_log is None:
         log.nothing(lost.reason or Reason.UNREACHABLE, lost.detail)

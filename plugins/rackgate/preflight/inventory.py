@@ -10,12 +10,9 @@ from fnmatch import fnmatch
 from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.node_differences import image_digests
 from rackgate.hosts.tools.nvidia_smi_inventory import CardProcess, ListedCard, listed_as, parse_inventory
-from rackgate.nouns.measurement import Measurement, Reason
+from rackgate.nouns.measurement import Measurement, ProbeResults, Reason
 from rackgate.nouns.node import Card, Node
 from rackgate.preflight.host_metrics import measured, not_measured
-
-Probes = dict[tuple[str, str], Measurement]
-
 
 FACT_OF_PIN = {
     "driver": "driver_module",
@@ -31,7 +28,7 @@ FACT_OF_PIN = {
 _OF_CARDS = ("vbios", "part")
 
 
-def probe_listing(node: Node, listed: Sequence[ListedCard] | None, why: tuple[Reason, str]) -> Probes:
+def probe_listing(node: Node, listed: Sequence[ListedCard] | None, why: tuple[Reason, str]) -> ProbeResults:
     """Return which cards are not those of the target; `why` says why nothing is `listed`."""
     name = "undeclared_cards"
     if listed is None:
@@ -90,7 +87,7 @@ def _words(listed: ListedCard) -> str:
     return f"card {listed.index} ({', '.join((*known, listed.pci or 'address unknown'))})"
 
 
-def probe_pins(node: Node, facts: Mapping[str, Fact], firmware: Mapping[str, str | None]) -> Probes:
+def probe_pins(node: Node, facts: Mapping[str, Fact], firmware: Mapping[str, str | None]) -> ProbeResults:
     """Return how many pinned facts of a node differ; without one, what was not read leaves it open.
 
     `firmware` holds the controller's versions by the ids that the target pins, None if not read.
@@ -121,13 +118,13 @@ def probe_pins(node: Node, facts: Mapping[str, Fact], firmware: Mapping[str, str
     return {(name, node.name): measured(name, node.name, len(different), "; ".join(different))}
 
 
-def probe_holders(node: Node, answer: Fact, own_groups: Collection[int] = ()) -> Probes:
+def probe_holders(node: Node, answer: Fact, own_groups: Collection[int] = ()) -> ProbeResults:
     """Return which processes hold each card, and memory that none of them owns.
 
     `answer` is what `nvidia-smi -q -x` said; `own_groups` are process groups of this run's engines,
     which counts on this machine only. Nothing is ever ended.
     """
-    found: Probes = {}
+    found: ProbeResults = {}
     inventory = parse_inventory(answer.value or "")
     for card in node.cards:
         one = listed_as(card, inventory.cards) if inventory else None

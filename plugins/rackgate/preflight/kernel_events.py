@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.measurement import Measurement, ProbeResults, Reason, missing
 from rackgate.nouns.verdict import Verdict
 from rackgate.telemetry.kernel.event_history import EventBook
 from rackgate.telemetry.kernel.event_kinds import CARD_KINDS, DRIVER_KINDS
 from rackgate.telemetry.kernel.xid import Circumstances, JudgedEvent, judge_events, symptom_of
-
-Probes = dict[tuple[str, str], Measurement]
 
 _FAILED, _WARNED, _OTHERS = "xids_since_boot", "xids_warned_since_boot", "kernel_events_since_boot"
 _SHOWN = 3
@@ -18,13 +16,13 @@ _SHOWN = 3
 
 def probe_events(
     books: Mapping[str, EventBook], problems: Mapping[str, str], before_ns: int, profile: str
-) -> Probes:
+) -> ProbeResults:
     """Return what a node's kernel log has from before the run, by the classes of the profile.
 
     XIDs of a declared address count for that card, all others for the node; without a time they count too.
     One whose class nobody knows leaves open how many there are.
     """
-    found: Probes = {}
+    found: ProbeResults = {}
     for node, book in books.items():
         placed = book.window(before_ns, before_ns)
         events = (*placed.earlier, *placed.unplaced, *placed.untrusted)

@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from rackgate.hosts.facts.fact import Fact
-from rackgate.nouns.measurement import Measurement
+from rackgate.nouns.measurement import ProbeResults
 from rackgate.nouns.node import Node
 from rackgate.preflight.host_metrics import measured, not_measured
 
-Probes = dict[tuple[str, str], Measurement]
 
-
-def probe_links(node: Node, facts: Mapping[str, Fact]) -> Probes:
+def probe_links(node: Node, facts: Mapping[str, Fact]) -> ProbeResults:
     """Return what of a node's links and drives is not as the target declares it."""
     looks = {
         "infiniband_ports_lost": (facts["infiniband"], _ports, node.expect.infiniband_ports),
@@ -22,7 +20,7 @@ def probe_links(node: Node, facts: Mapping[str, Fact]) -> Probes:
         "imex_nodes_lost": (facts["imex_domain"], _imex, node.expect.imex_nodes),
         "nvme_drives_lost": (facts["nvme_drives"], _drives, node.expect.nvme_drives),
     }
-    found: Probes = {}
+    found: ProbeResults = {}
     for name, (fact, look, declared) in looks.items():
         if declared is None:
             continue

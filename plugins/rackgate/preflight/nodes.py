@@ -11,7 +11,7 @@ from rackgate.hosts.facts.demands import demands_of
 from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.node_differences import compared_facts
 from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
-from rackgate.nouns.measurement import Measurement, Reason, missing, truth
+from rackgate.nouns.measurement import Measurement, ProbeResults, Reason, missing, truth
 from rackgate.nouns.node import Card, Node
 from rackgate.nouns.target import Target
 from rackgate.preflight.card_memory import MEMORY_IN_USE
@@ -26,12 +26,10 @@ from rackgate.preflight.links import probe_links
 from rackgate.telemetry.reading import REQUIRED, Reading
 from rackgate.telemetry.source import Source
 
-Probes = dict[tuple[str, str], Measurement]
-
 _POLLS = 3
 
 
-def probe_cards(target: Target) -> Probes:
+def probe_cards(target: Target) -> ProbeResults:
     """Return whether each card is listed by its node's source, gives the required signals, and is sound."""
     from rackgate.telemetry.assembly import card_source_of, plan_of
 
@@ -43,14 +41,16 @@ def probe_cards(target: Target) -> Probes:
     return found
 
 
-def memory_before_engines(target: Target) -> Probes:
+def memory_before_engines(target: Target) -> ProbeResults:
     """Return what memory of each card is in use before this run starts engines; nothing if it starts none."""
     if all(engine.runs_already for engine in target.engines):
         return {}
     return {key: one for key, one in probe_cards(target).items() if key[0] == MEMORY_IN_USE}
 
 
-def measured_cards(node: Node, readings: Sequence[Reading], listed: tuple[ListedCard, ...] | None) -> Probes:
+def measured_cards(
+    node: Node, readings: Sequence[Reading], listed: tuple[ListedCard, ...] | None
+) -> ProbeResults:
     """Return what one look at a node's cards says of each, and of cards that are not declared."""
     first = next((one for one in readings if one.value is None), None)
     why = (first.reason or Reason.ABSENT, first.detail) if first else (Reason.ABSENT, "no answer")
@@ -70,7 +70,7 @@ def _silent(node: Node, card: Card) -> list[Reading]:
     return [Reading(now_ns, node.name, card.name, name, None, Reason.ABSENT, text) for name in REQUIRED]
 
 
-def _soundness(card: str, readings: list[Reading]) -> Probes:
+def _soundness(card: str, readings: list[Reading]) -> ProbeResults:
     """Return what the counters of one card say; where the card is silent, each of them says why."""
     found = probe_readings(readings, [card])
     if any(one.value is not None for one in readings):
@@ -126,7 +126,7 @@ def measured_hosts(
     facts: Mapping[str, Mapping[str, Fact]],
     own_groups: Collection[int] = (),
     firmware: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
-) -> Probes:
+) -> ProbeResults:
     """Return what the facts of hosts say, of each by itself and of all compared."""
     found = probe_hosts(facts, demands_of(target)) | probe_domains(target.nodes, facts)
     found |= probe_same(facts, compared_nodes(target, facts, firmware))
@@ -158,7 +158,7 @@ def _best_poll(source: Source) -> tuple[list[Reading], tuple[ListedCard, ...] | 
     return readings, listed
 
 
-def _card_measurements(card: str, readings: list[Reading]) -> Probes:
+def _card_measurements(card: str, readings: list[Reading]) -> ProbeResults:
     present, coverage = "card_present", "telemetry_coverage"
     if not any(one.value is not None for one in readings):
         first = readings[0]

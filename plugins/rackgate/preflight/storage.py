@@ -8,11 +8,8 @@ import shlex
 from typing import Any
 
 from rackgate.hosts.runner import Command, Ran, Runner
-from rackgate.nouns.measurement import Measurement, Reason
+from rackgate.nouns.measurement import Measurement, ProbeResults, Reason
 from rackgate.preflight.host_metrics import measured, not_measured, of_group
-
-Probes = dict[tuple[str, str], Measurement]
-
 
 _LEAST_MIB = 64
 _LIMIT_S = 5
@@ -22,7 +19,7 @@ _SMALL_BYTES, _SMALL_READS = 4096, 256
 _COPIED = re.compile(r"^(\d+) bytes.* copied, ([\d.e-]+) s", re.MULTILINE)
 
 
-def probe_storage(node: str, runner: Runner, path: str, deadline_s: float = 10.0) -> Probes:
+def probe_storage(node: str, runner: Runner, path: str, deadline_s: float = 10.0) -> ProbeResults:
     """Return throughput and latency of reads below `path`: by fio where it is installed, else by dd.
 
     The file is the largest of the first 200 of 64 MiB and more that are found within 5 s.

@@ -6,13 +6,13 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.measurement import Measurement, ProbeResults, Reason, missing
 from rackgate.probes.probe import Answer, Probe, Value, metric_of
 
 
 def measurements_of(
     probe: Probe, answers: Sequence[Answer], wanted: Iterable[tuple[str, str, str]]
-) -> dict[tuple[str, str], Measurement]:
+) -> ProbeResults:
     """Return a measurement for each wanted (value's name, entity, node or `rack` that was asked for it)."""
     by_node = {answer.node: answer for answer in answers}
     found = {}

@@ -14,7 +14,7 @@ from rackgate.engines.client import http_client
 from rackgate.engines.metrics_page import metrics_page
 from rackgate.engines.route_options import arguments_of
 from rackgate.metrics.observation import Observation
-from rackgate.nouns.measurement import Measurement, Reason
+from rackgate.nouns.measurement import ProbeResults, Reason
 from rackgate.nouns.target import Target
 from rackgate.run.run import Run
 from rackgate.stages.observing import sample_gap_s, wait_for_sample_after
@@ -70,7 +70,7 @@ def run_batch(run: Run, site: Site, *, tasks: int, kill_at: float) -> BatchExerc
     )
 
 
-def kernel_events_of_run(run: Run, target: Target, telemetry: Sampler) -> dict[tuple[str, str], Measurement]:
+def kernel_events_of_run(run: Run, target: Target, telemetry: Sampler) -> ProbeResults:
     """Return what the nodes' kernels logged since the run began, between loads too; record each event.
 
     An event's record names the stage in which it came, and the fault of ours that explains it.

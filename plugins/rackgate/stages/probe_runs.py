@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import defaultdict
 
-from rackgate.nouns.measurement import Measurement
+from rackgate.nouns.measurement import ProbeResults
 from rackgate.nouns.slo import Scope
 from rackgate.probes.asking import ONCE, ask_nodes, busy_cards
 from rackgate.probes.measuring import measurements_of
@@ -16,13 +16,13 @@ from rackgate.run.run import Run
 _LOG_CHARACTERS = 1 << 20
 
 
-def run_probes(run: Run, stage: str, *, engines_up: bool) -> dict[tuple[str, str], Measurement]:
+def run_probes(run: Run, stage: str, *, engines_up: bool) -> ProbeResults:
     """Return what the probes say that rows of this stage ask for, one probe after the other.
 
     Only nodes are asked that a row is about and that are not quarantined. `engines_up` says whether the
     run's own engines hold their cards now. Each node that was asked gets a record and a log.
     """
-    found: dict[tuple[str, str], Measurement] = {}
+    found: ProbeResults = {}
     for name, wanted in _wanted(run, stage).items():
         probe = run.acceptance.probes[name]
         nodes = list(dict.fromkeys(node for _, _, node in wanted))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rackgate.nouns.fault import FaultTimeline
-from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.measurement import Measurement, ProbeResults, Reason, missing
 from rackgate.nouns.target import Target
 from rackgate.nouns.verdict import Verdict
 from rackgate.telemetry.kernel.window_events import judged_events, name_of, unread, whose, words_of
@@ -64,7 +64,7 @@ def probe_run(
     table: TelemetryTable,
     window: tuple[int, int],
     slack_ns: int,
-) -> dict[tuple[str, str], Measurement]:
+) -> ProbeResults:
     """Return how much of each class came of each node.
 
     A log that was not read until `slack_ns` before the window's end does not speak for it.
