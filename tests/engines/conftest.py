@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engines.launchers.processes.ports import free_port
+from rackgate.engines.launchers.ports import free_port
 from rackgate.nouns.target import EngineSpec, Member
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from rackgate.engines.launchers.processes.ports import free_port
+from rackgate.engines.launchers.ports import free_port
 
 ENGINE = Path(__file__).parent / "tiny_engine.py"
 MOMENT = "2026-11-30T10:00:00Z"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engines.launchers.containers.create import create_options, size_bytes
+from rackgate.engines.launchers.containers.create import create_options
 from rackgate.engines.launchers.containers.daemon import choose_daemon
 from rackgate.engines.launchers.containers.devices import CardView, compare_views, one_request, wanted_cards
 from rackgate.engines.launchers.containers.engine import status_ended
@@ -17,6 +17,7 @@ from rackgate.engines.launchers.filling import with_defaults
 from rackgate.engines.launchers.members import parts_of
 from rackgate.engines.launchers.outcome import ended, log_end, log_tail, start_refused
 from rackgate.engines.launchers.processes.launcher import process
+from rackgate.engines.launchers.settings import size_bytes
 from rackgate.engines.launchers.signatures import explain
 from rackgate.engines.probe import EngineProbe, probe_engine
 from rackgate.engines.readiness import wait_until_ready

@@ -13,7 +13,7 @@ from started_container import KEY, environment_of, failure
 
 from rackgate.engines.launchers.containers.daemon import NoDaemon, choose_daemon, open_daemon
 from rackgate.engines.launchers.containers.launcher import container
-from rackgate.engines.launchers.processes.ports import free_port
+from rackgate.engines.launchers.ports import free_port
 
 pytestmark = pytest.mark.docker
 

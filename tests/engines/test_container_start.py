@@ -7,8 +7,9 @@ import pytest
 from started_container import KEY, environment_of, failure
 
 from rackgate.cli import main
+from rackgate.engines import launch_records
 from rackgate.engines.launchers.containers.launcher import container
-from rackgate.engines.leftovers import launch_records, leftovers
+from rackgate.engines.leftovers import leftovers
 from rackgate.engines.probe import probe_engine
 from rackgate.nouns.engine import Killable
 

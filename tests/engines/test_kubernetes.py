@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rackgate.cli import main
+from rackgate.engines.launch_records import owner_labels
 from rackgate.engines.launchers import settings_checkers
 from rackgate.engines.launchers.pods import engine as engine_pod
 from rackgate.engines.launchers.pods.cluster import in_cluster
@@ -19,7 +20,6 @@ from rackgate.engines.launchers.pods.manifests import (
     service_of,
 )
 from rackgate.engines.launchers.remote import remote
-from rackgate.engines.leftovers.launch_records import owner_labels
 from rackgate.engines.probe import probe_engine
 from rackgate.nouns.engine import Killable, LaunchFailed
 from rackgate.nouns.target import EngineSpec, Member

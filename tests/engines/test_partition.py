@@ -6,7 +6,7 @@ import pytest
 
 from rackgate.engines.launchers.containers import network_cut
 from rackgate.engines.launchers.containers.launcher import container
-from rackgate.engines.launchers.processes.ports import port_taken
+from rackgate.engines.launchers.ports import port_taken
 from rackgate.engines.probe import probe_engine
 from rackgate.nouns.engine import CardRemovable, Killable, Partitionable, Pausable
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rackgate.engines.launchers import register_launchers
-from rackgate.engines.launchers.processes.ports import free_port, port_taken, url_of
+from rackgate.engines.launchers.ports import free_port, port_taken, url_of
 from rackgate.engines.probe import EngineProbe, probe_engine
 from rackgate.engines.readiness import wait_until_ready
 from rackgate.nouns.engine import LaunchFailed

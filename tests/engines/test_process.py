@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from rackgate.engines import launch_records
 from rackgate.engines.launchers.filling import filled_in
+from rackgate.engines.launchers.ports import free_port, port_taken
 from rackgate.engines.launchers.processes.launcher import process
-from rackgate.engines.launchers.processes.ports import free_port, port_taken
-from rackgate.engines.leftovers import launch_records, leftovers
+from rackgate.engines.leftovers import leftovers
 from rackgate.engines.probe import probe_engine
 from rackgate.nouns.engine import CardRemovable, Killable, LaunchFailed, Partitionable, Pausable
 

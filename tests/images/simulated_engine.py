@@ -10,11 +10,11 @@ import asyncio
 import json
 import signal
 
+from rackgate.simulator.card_state import new_state, open_state
 from rackgate.simulator.engine.scheduler import Scheduler
 from rackgate.simulator.engine.server import EngineServer
 from rackgate.simulator.http_server import HttpConnection
 from rackgate.simulator.knobs import CardKnobs
-from rackgate.simulator.node.state import new_state, open_state
 
 
 def main() -> None:

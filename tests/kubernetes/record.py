@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from rackgate.engines.launchers.pods.cluster import ClusterRefused, open_cluster
 from rackgate.engines.launchers.pods.engine import EnginePod
 from rackgate.engines.launchers.pods.manifests import LAUNCH_LABEL, PodPlan, deployment_of
-from rackgate.engines.launchers.processes.ports import free_port
+from rackgate.engines.launchers.ports import free_port
 
 LIMIT_S = 90.0
 PLAN = PodPlan(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engines.leftovers import launch_records
+from rackgate.engines import launch_records
 from rackgate.evidence.record import read_records
 
 TINY = Path(__file__).parent.parent / "engines" / "tiny_engine.py"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.engines.leftovers.launch_records import process_start
+from rackgate.engines.launch_records import process_start
 from rackgate.evidence.record import read_records
 
 

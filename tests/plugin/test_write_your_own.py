@@ -28,7 +28,7 @@ LAUNCH = """
 @pytest.mark.rack_stage("preflight")
 @pytest.mark.parametrize("fault", ["none", "no_such_fault"])
 def test_srun(rack_engine, rack_fault, fault):
-    from rackgate.engines.launchers.processes.ports import free_port
+    from rackgate.engines.launchers.ports import free_port
 
     port = free_port("127.0.0.1")
     command = [{python!r}, {engine!r}, "--port", str(port), "--fault", fault]

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from rackgate.simulator import RackSettings, start_rack
-from rackgate.simulator.node.state import new_state
+from rackgate.simulator.card_state import new_state
 from rackgate.simulator.processes import RackProcess, RackStartFailed
 
 SERVE = (

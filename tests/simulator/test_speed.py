@@ -8,9 +8,9 @@ import time
 import pytest
 
 from rackgate.simulator import RackSettings, Scenario, start_rack
+from rackgate.simulator.card_state import Slot, new_state, open_state
 from rackgate.simulator.engine.scheduler import Scheduler
 from rackgate.simulator.knobs import CardKnobs
-from rackgate.simulator.node.state import Slot, new_state, open_state
 
 CHAT = "/v1/chat/completions"
 

@@ -7,8 +7,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.card_state import Slot, new_state, open_state
 from rackgate.simulator.knobs import CardKnobs
-from rackgate.simulator.node.state import Slot, new_state, open_state
 from rackgate.simulator.node.thermal import CardSensors
 
 FIELDS = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from rackgate.engines.catalogue import catalogue
-from rackgate.engines.launchers.outcome import key_headers
+from rackgate.engines.client import key_headers
 from rackgate.nouns.engine import LaunchFailed
 from rackgate.nouns.route import DIRECT, Route
 from rackgate.nouns.target import EngineSpec

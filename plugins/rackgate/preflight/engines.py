@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from rackgate.engines.api_smoke import SMOKE, Shown, smoke_api
-from rackgate.engines.launchers.outcome import key_headers
+from rackgate.engines.client import key_headers
 from rackgate.engines.probe import EngineProbe, probe_engine
 from rackgate.engines.protocols.protocol import protocol_named
 from rackgate.nouns.endpoint import Endpoint

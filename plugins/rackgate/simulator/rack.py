@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from rackgate.nouns.engine import Engine
 from rackgate.nouns.node import Card, Node, NodeAccess
 from rackgate.nouns.target import Target
+from rackgate.simulator.card_state import CardState, Slot, new_state, open_state
 from rackgate.simulator.knobs import to_table
-from rackgate.simulator.node.state import CardState, Slot, new_state, open_state
 from rackgate.simulator.processes import RackProcess, RackStartFailed
 from rackgate.simulator.scenarios import Scenario
 from rackgate.simulator.settings import CARD_MODEL, CARD_SKU, RackSettings, chosen_scenario, simulated_target

@@ -70,7 +70,7 @@ class Site:
 
     def gateway(self) -> Endpoint | None:
         """Return where the gateway answers; None if the target has none, or it did not come up."""
-        from rackgate.engines.launchers.outcome import key_headers
+        from rackgate.engines.client import key_headers
         from rackgate.loadgen import Endpoint
 
         gateway = self.target.gateway

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from rackgate.engines.launchers.processes.ports import url_of
+from rackgate.engines.launchers.ports import url_of
 from rackgate.engines.launchers.settings import FLAG, TABLES, TEXT, TEXTS, Key, flag, tables, text, texts
 from rackgate.nouns.engine import CardKeeping
 from rackgate.nouns.target import EngineSpec, Member
@@ -156,3 +156,27 @@ class EngineGroup:
                 time.sleep(0.02)  # the kill was sent a moment ago
             if not part.alive():
                 part.restart()
+
+
+def without_cards(spec: EngineSpec, cards: Sequence[str]) -> EngineSpec:
+    """Return the spec as if these cards of the engine were not there.
+
+    Raises `ValueError` for a card that is not the engine's, or if `device_ids` do not match its cards.
+    """
+    strange = [card for card in cards if card not in spec.cards]
+    if strange:
+        raise ValueError(f"engine {spec.name} has no card {', '.join(strange)}")
+    members = tuple(
+        replace(member, cards=tuple(card for card in member.cards if card not in cards))
+        for member in spec.members
+    )
+    settings = dict(spec.settings)
+    if cards and ({"device_count", "cdi_devices"} & set(settings)):
+        raise ValueError(f"engine {spec.name} asks for its cards in a way that cannot leave one out")
+    if "device_ids" in settings:
+        ids = texts(settings, "device_ids")
+        if len(ids) != len(spec.cards):
+            raise ValueError(f"engine {spec.name}: {len(ids)} device_ids for {len(spec.cards)} cards")
+        kept = [ident for ident, card in zip(ids, spec.cards, strict=True) if card not in cards]
+        settings["device_ids"] = kept
+    return replace(spec, members=members, settings=settings)

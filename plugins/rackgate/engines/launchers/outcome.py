@@ -36,23 +36,6 @@ def _known(spec: EngineSpec, text: str) -> Explanation | None:
     return explain(text, entry.failures if entry else ())
 
 
-def key_headers(spec: EngineSpec) -> dict[str, str]:
-    """Return the headers of its route, and the one that carries its key.
-
-    Raises `LaunchFailed` if the key's variable is not set.
-    """
-    if spec.api_key_env is None:
-        return dict(spec.route.headers)
-    key = os.environ.get(spec.api_key_env, "")
-    if not key:
-        raise LaunchFailed(
-            f"{spec.title}: the environment variable {spec.api_key_env} is not set",
-            layer="service",
-            hint=f"export {spec.api_key_env} with the engine's key",
-        )
-    return {**spec.route.headers, "authorization": f"Bearer {key}"}
-
-
 def redacted(text: str, values: Iterable[str] = ()) -> str:
     """Return the text without values of secret-looking variables, nor the values given."""
     return Redactor([*secret_values(os.environ), *values]).redact(printable(text))

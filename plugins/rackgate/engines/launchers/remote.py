@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
+from rackgate.engines.client import key_headers
 from rackgate.engines.launchers.filling import engine_problems
-from rackgate.engines.launchers.outcome import key_headers
 from rackgate.engines.launchers.pods.cluster import ClusterRefused, open_cluster
 from rackgate.engines.launchers.pods.remote_pods import POD_KEYS, RemotePods
 from rackgate.engines.launchers.progress import silent

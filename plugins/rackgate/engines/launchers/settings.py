@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -148,3 +149,14 @@ def whole_table(settings: Mapping[str, object], name: str) -> dict[str, int]:
 def tables(settings: Mapping[str, object], name: str) -> tuple[Mapping[str, object], ...]:
     """Return a checked list of tables, empty if it is not there."""
     return tuple(cast("list[Mapping[str, object]]", settings.get(name, ())))
+
+
+_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+
+
+def size_bytes(size: str) -> int:
+    """Return the bytes of `512m`, `16g` and the like; raises `ValueError`."""
+    match = re.fullmatch(r"([1-9][0-9]*)([bkmg]?)b?", size.lower())
+    if match is None:
+        raise ValueError(f"must be a size such as '512m' or '1g', not {size!r}")
+    return int(match[1]) * _UNITS[match[2]]

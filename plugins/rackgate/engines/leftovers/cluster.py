@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from rackgate.engines.launch_records import LABEL_PREFIX
 from rackgate.engines.launchers.pods.cluster import Cluster, ClusterRefused, open_cluster
 from rackgate.engines.launchers.settings import text
-from rackgate.engines.leftovers.launch_records import LABEL_PREFIX
 from rackgate.engines.leftovers.leftovers import Leftover, is_left
 from rackgate.nouns.target import Target
 

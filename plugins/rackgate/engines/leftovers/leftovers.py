@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rackgate.engines.launchers.containers.daemon import Daemon, NoDaemon, choose_daemon
-from rackgate.engines.launchers.containers.tunnel import daemon_client
-from rackgate.engines.leftovers.launch_records import (
+from rackgate.engines.launch_records import (
     LABEL_PREFIX,
     TOKEN_VARIABLE,
     Launch,
@@ -29,6 +27,8 @@ from rackgate.engines.leftovers.launch_records import (
     read_launch,
     state_folder,
 )
+from rackgate.engines.launchers.containers.daemon import Daemon, NoDaemon, choose_daemon
+from rackgate.engines.launchers.containers.tunnel import daemon_client
 
 if TYPE_CHECKING:
     import docker

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
+from rackgate.simulator.card_state import CardState, Slot
 from rackgate.simulator.knobs import CardKnobs
-from rackgate.simulator.node.state import CardState, Slot
 
 _PREFILL_CHUNK_TOKENS = 256
 _FULL_BATCH = 8

@@ -9,7 +9,7 @@ import uuid
 from dataclasses import replace
 
 from rackgate.simulator.engine.chat import DONE, BadRequest, ChatRequest, Frames, parse_request
-from rackgate.simulator.engine.embeddings import embed
+from rackgate.simulator.engine.embeddings import embedding_answer
 from rackgate.simulator.engine.metrics_page import EngineMetrics
 from rackgate.simulator.engine.scheduler import Scheduler
 from rackgate.simulator.engine.words import answer_to
@@ -52,7 +52,7 @@ class EngineServer:
         elif route == ("POST", "/v1/completions"):
             self._generate(exchange, chat=False)
         elif route == ("POST", "/v1/embeddings"):
-            embed(self, exchange)
+            self._embed(exchange)
         elif route == ("GET", "/health"):
             exchange.respond(200, b"")
         elif route == ("GET", "/v1/models"):
@@ -93,6 +93,28 @@ class EngineServer:
         card["max_model_len"] = self.knobs.max_model_len
         exchange.respond(200, json_bytes({"object": "list", "data": [card]}), headers=self.headers(exchange))
 
+    def _embed(self, exchange: Exchange) -> None:
+        """Answer with the vector of a text when its tokens have been read."""
+        try:
+            body, tokens = embedding_answer(exchange.body, self.model)
+        except BadRequest as problem:
+            self._refuse(exchange, problem)
+            return
+        self.metrics.prompt_tokens += tokens
+
+        def answer() -> None:
+            if not exchange.finished:
+                exchange.respond(200, body, headers=self.headers(exchange))
+
+        self.loop.call_later(tokens / self.knobs.prefill_tokens_per_s * self.knobs.prefill_slowdown, answer)
+
+    def _refuse(self, exchange: Exchange, problem: BadRequest) -> None:
+        status, kind = (404, "NotFoundError") if problem.param == "model" else (400, "BadRequestError")
+        if exchange.path != "/v1/embeddings" and "crashing_parser" in self.knobs.api_defects:
+            status, kind = 500, "InternalServerError"
+        body = openai_error(status, str(problem), kind, problem.param)
+        exchange.respond(status, body, headers=self.headers(exchange))
+
     def _generate(self, exchange: Exchange, *, chat: bool) -> None:
         if not chat and "no_completions" in self.knobs.api_defects:
             exchange.respond(404, json_bytes({"detail": "Not Found"}))
@@ -101,11 +123,7 @@ class EngineServer:
             request = self._as_understood(parse_request(exchange.body, chat=chat))
             self._check(request)
         except BadRequest as problem:
-            status, kind = (404, "NotFoundError") if problem.param == "model" else (400, "BadRequestError")
-            if "crashing_parser" in self.knobs.api_defects:
-                status, kind = 500, "InternalServerError"
-            body = openai_error(status, str(problem), kind, problem.param)
-            exchange.respond(status, body, headers=self.headers(exchange))
+            self._refuse(exchange, problem)
             return
         if self.knobs.hung:
             return

@@ -14,6 +14,7 @@ import signal
 import sys
 from typing import Any
 
+from rackgate.simulator.card_state import Slot, open_state
 from rackgate.simulator.engine.scheduler import Scheduler
 from rackgate.simulator.engine.server import EngineServer
 from rackgate.simulator.http_server import Exchange, HttpConnection, json_bytes
@@ -27,7 +28,6 @@ from rackgate.simulator.lifeline import (
 )
 from rackgate.simulator.node.chassis import chassis_resource
 from rackgate.simulator.node.exporter import ExporterCard, render_exporter
-from rackgate.simulator.node.state import Slot, open_state
 from rackgate.simulator.node.thermal import CardSensors
 from rackgate.simulator.settings import pci_of
 

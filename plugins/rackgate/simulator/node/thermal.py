@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from rackgate.simulator.card_state import CardState, Slot
 from rackgate.simulator.knobs import CardKnobs
-from rackgate.simulator.node.state import CardState, Slot
 
 _SMOOTHING_S = 0.3
 _HYSTERESIS_C = 5.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rackgate.engines.launchers.containers.daemon import Daemon
-from rackgate.engines.launchers.containers.devices import device_request, without_cards
+from rackgate.engines.launchers.containers.devices import device_request
 from rackgate.engines.launchers.containers.engine import EngineContainer, NetworkedContainer
 from rackgate.engines.launchers.containers.images import Image
+from rackgate.engines.launchers.members import without_cards
 from rackgate.engines.launchers.secrets import WrappedStart
 from rackgate.engines.launchers.settings import text, text_table, texts, whole_table
 from rackgate.nouns.target import EngineSpec
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 SHM_SIZE = "1g"
-_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +44,6 @@ class BoxPlan:
     bind: tuple[str, int] | None
     network: str = ""
     metrics: tuple[int, tuple[str, int]] | None = None
-
-
-def size_bytes(size: str) -> int:
-    """Return the bytes of `512m`, `16g` and the like; raises `ValueError`."""
-    match = re.fullmatch(r"([1-9][0-9]*)([bkmg]?)b?", size.lower())
-    if match is None:
-        raise ValueError(f"must be a size such as '512m' or '1g', not {size!r}")
-    return int(match[1]) * _UNITS[match[2]]
 
 
 def create_options(plan: BoxPlan) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rackgate.engines.launchers.settings import COUNT, TEXT, TEXTS, Key, text, texts
@@ -72,30 +72,6 @@ def device_request(spec: EngineSpec) -> dict[str, Any] | None:
     if "device_ids" not in settings:
         ids = tuple(card.rpartition("gpu")[2] for card in spec.cards)
     return one_request(ids=ids, driver=driver) if ids else None
-
-
-def without_cards(spec: EngineSpec, cards: Sequence[str]) -> EngineSpec:
-    """Return the spec as if these cards of the engine were not there.
-
-    Raises `ValueError` for a card that is not the engine's, or if `device_ids` do not match its cards.
-    """
-    strange = [card for card in cards if card not in spec.cards]
-    if strange:
-        raise ValueError(f"engine {spec.name} has no card {', '.join(strange)}")
-    members = tuple(
-        replace(member, cards=tuple(card for card in member.cards if card not in cards))
-        for member in spec.members
-    )
-    settings = dict(spec.settings)
-    if cards and ({"device_count", "cdi_devices"} & set(settings)):
-        raise ValueError(f"engine {spec.name} asks for its cards in a way that cannot leave one out")
-    if "device_ids" in settings:
-        ids = texts(settings, "device_ids")
-        if len(ids) != len(spec.cards):
-            raise ValueError(f"engine {spec.name}: {len(ids)} device_ids for {len(spec.cards)} cards")
-        kept = [ident for ident, card in zip(ids, spec.cards, strict=True) if card not in cards]
-        settings["device_ids"] = kept
-    return replace(spec, members=members, settings=settings)
 
 
 def wanted_cards(request: Mapping[str, Any] | None) -> int | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rackgate.engines.launch_records import owner_labels
 from rackgate.engines.launchers.containers.create import BoxPlan, start_box
 from rackgate.engines.launchers.containers.daemon import (
     Daemon,
@@ -33,7 +34,7 @@ from rackgate.engines.launchers.files import BOX_FOLDER, filled_files
 from rackgate.engines.launchers.filling import filled_environment, filled_in, placeholders, with_defaults
 from rackgate.engines.launchers.members import PartSpec, peer_values
 from rackgate.engines.launchers.outcome import redacted, start_refused
-from rackgate.engines.launchers.processes.ports import url_of
+from rackgate.engines.launchers.ports import url_of
 from rackgate.engines.launchers.secrets import (
     SecretMissing,
     Secrets,
@@ -43,7 +44,6 @@ from rackgate.engines.launchers.secrets import (
     wrapped_start,
 )
 from rackgate.engines.launchers.settings import number, text, texts, whole
-from rackgate.engines.leftovers.launch_records import owner_labels
 from rackgate.engines.metrics_page import own_metrics_port
 from rackgate.nouns.target import EngineSpec
 

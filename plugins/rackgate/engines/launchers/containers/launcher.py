@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from rackgate.engines.client import key_headers
 from rackgate.engines.launchers.containers.launch import BoxLaunch, filled_spec
 from rackgate.engines.launchers.members import parts_of
-from rackgate.engines.launchers.outcome import key_headers
 from rackgate.engines.launchers.progress import silent
 from rackgate.engines.launchers.secrets import hidden_values
 from rackgate.engines.launchers.settings import number

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rackgate.engines.launchers.processes.ports import hold_port
+from rackgate.engines.launchers.ports import hold_port
 
 if TYPE_CHECKING:
     from docker.models.containers import Container

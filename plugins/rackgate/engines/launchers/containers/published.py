@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from rackgate.engines.launchers.containers.daemon import Daemon
 from rackgate.engines.launchers.members import PartSpec
-from rackgate.engines.launchers.processes.ports import free_port
+from rackgate.engines.launchers.ports import free_port
 from rackgate.engines.launchers.settings import text, whole
 from rackgate.engines.metrics_page import own_metrics_port
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rackgate.engines.launchers.containers.create import SHM_SIZE, size_bytes
+from rackgate.engines.launchers.containers.create import SHM_SIZE
 from rackgate.engines.launchers.containers.devices import DEVICE_KEYS, device_problems
 from rackgate.engines.launchers.files import FILES_KEY, file_problems
 from rackgate.engines.launchers.filling import ENGINE_KEYS, IMAGE_KEYS, engine_problems, with_defaults
@@ -18,6 +18,7 @@ from rackgate.engines.launchers.settings import (
     WHOLE_TABLE,
     Key,
     problems_of,
+    size_bytes,
     text,
 )
 from rackgate.nouns.target import EngineSpec

@@ -8,19 +8,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from rackgate.engines.launchers.containers.create import size_bytes
+from rackgate.engines.client import key_headers
 from rackgate.engines.launchers.filling import (
     ENGINE_KEYS,
     IMAGE_KEYS,
     engine_problems,
 )
 from rackgate.engines.launchers.members import parts_of
-from rackgate.engines.launchers.outcome import ended, key_headers, log_end, redacted, start_refused
+from rackgate.engines.launchers.outcome import ended, log_end, redacted, start_refused
 from rackgate.engines.launchers.pods.cluster import ClusterRefused, in_cluster, open_cluster
 from rackgate.engines.launchers.pods.engine import EnginePod
 from rackgate.engines.launchers.pods.manifests import PodPlan
 from rackgate.engines.launchers.pods.plan import filled_settings, pod_plan
-from rackgate.engines.launchers.processes.ports import url_of
+from rackgate.engines.launchers.ports import url_of
 from rackgate.engines.launchers.progress import silent
 from rackgate.engines.launchers.secrets import SECRET_KEYS, hidden_values
 from rackgate.engines.launchers.settings import (
@@ -30,6 +30,7 @@ from rackgate.engines.launchers.settings import (
     WHOLE,
     Key,
     problems_of,
+    size_bytes,
     tables,
     text,
 )

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rackgate.engines.launchers.containers.create import size_bytes
+from rackgate.engines.launch_records import owner_labels
 from rackgate.engines.launchers.filling import (
     entry_of,
     filled_environment,
@@ -19,8 +19,7 @@ from rackgate.engines.launchers.outcome import start_refused
 from rackgate.engines.launchers.pods.cluster import in_cluster
 from rackgate.engines.launchers.pods.manifests import LAUNCH_LABEL, PodPlan, label_value
 from rackgate.engines.launchers.secrets import SecretMissing, read_secrets
-from rackgate.engines.launchers.settings import number, tables, text, text_table, texts, whole
-from rackgate.engines.leftovers.launch_records import owner_labels
+from rackgate.engines.launchers.settings import number, size_bytes, tables, text, text_table, texts, whole
 from rackgate.nouns.target import EngineSpec
 
 READY_TIMEOUT_S = 1800.0

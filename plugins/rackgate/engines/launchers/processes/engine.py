@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rackgate.engines.launchers.containers.devices import without_cards
+from rackgate.engines import launch_records
+from rackgate.engines.launchers.members import without_cards
 from rackgate.engines.launchers.outcome import start_refused, tail_of_file
 from rackgate.engines.launchers.processes import keeper
 from rackgate.engines.launchers.settings import text, whole_table
-from rackgate.engines.leftovers import launch_records
 from rackgate.nouns.target import EngineSpec
 
 

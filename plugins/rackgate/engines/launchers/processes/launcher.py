@@ -11,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from rackgate.engines import launch_records
+from rackgate.engines.client import key_headers
 from rackgate.engines.launchers.files import FILES_KEY, file_problems, filled_files, write_files
 from rackgate.engines.launchers.filling import (
     ENGINE_KEYS,
@@ -21,9 +23,9 @@ from rackgate.engines.launchers.filling import (
     with_defaults,
 )
 from rackgate.engines.launchers.members import MEMBERS_KEY, PartSpec, member_problems, parts_of, peer_values
-from rackgate.engines.launchers.outcome import key_headers, start_refused
+from rackgate.engines.launchers.outcome import start_refused
+from rackgate.engines.launchers.ports import free_port, port_taken, url_of
 from rackgate.engines.launchers.processes.engine import EngineProcess, ProcessPlan
-from rackgate.engines.launchers.processes.ports import free_port, port_taken, url_of
 from rackgate.engines.launchers.progress import silent
 from rackgate.engines.launchers.secrets import SECRET_KEYS, SecretMissing, hidden_values, read_secrets
 from rackgate.engines.launchers.settings import (
@@ -37,7 +39,6 @@ from rackgate.engines.launchers.settings import (
     texts,
 )
 from rackgate.engines.launchers.waiting import Start, check_protocol, ready_engine
-from rackgate.engines.leftovers import launch_records
 from rackgate.nouns.engine import Engine
 from rackgate.nouns.target import EngineSpec
 
