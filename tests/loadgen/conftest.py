@@ -152,7 +152,7 @@ def loop(request):
 
 @pytest.fixture
 def offer(loop):
-    """Offering a load from this process and return its samples and result."""
+    """Offer a load from this process and return its samples and result."""
 
     def run(url, *, transport=None, endpoint=None, warmup=False, requests=None, handicap="", **changes):
         load = replace(LOAD, **changes)

@@ -18,6 +18,7 @@ from rackgate.engines.protocols.protocol import protocol_named
 from rackgate.loadgen.http.connection import Connection
 from rackgate.loadgen.http.memory_limit import Room
 from rackgate.loadgen.worker.attempt import Attempt, Terms
+from rackgate.loadgen.worker.sampling import row_of
 from rackgate.loadgen.worker.spool import row_lines, sample_of_line
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Limits
@@ -151,7 +152,7 @@ def carried(pieces, protocol, looks=(), *, lost=False):
         connection.connection_lost(None)
     desk.look()
     assert [attempt] == ended
-    sample = sample_of_line(row_lines([attempt.row(("l", "t", 0), warmup=False)]))
+    sample = sample_of_line(row_lines([row_of(attempt, ("l", "t", 0), warmup=False)]))
     return sample, [bisect_left(arrivals, moment) for moment in sample.token_ns]
 
 

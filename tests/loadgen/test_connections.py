@@ -7,6 +7,7 @@ import pytest
 from rackgate.loadgen.http.http1 import HttpClient
 from rackgate.loadgen.results.account import account_of, chunk_counted, shared_read_share
 from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.table_file import read_samples, write_samples
 from rackgate.nouns.load import Arrival, Limits, Origin
 from rackgate.nouns.sample import Outcome
 
@@ -125,8 +126,8 @@ def test_chunks_of_one_read_share_its_arrival_and_say_so(offer, raw_server, tmp_
     samples, _ = offer(raw_server(handle).url, requests=2)
     chunks = sum(together)
     assert [(chunks, shared)] * 2 == [(len(one.token_ns), one.shared_chunks) for one in samples]
-    SampleTable.from_samples(samples, Origin.SENT).write(tmp_path / "x")
-    table = SampleTable.read(tmp_path / "x")
+    write_samples(SampleTable.from_samples(samples, Origin.SENT), tmp_path / "x")
+    table = read_samples(tmp_path / "x")
     assert ([chunks] * 2, [shared] * 2) == (list(table.chunks), list(table.shared_chunks))
     told = account_of(table)
     assert (2 * chunks, 2 * shared) == (told["chunks"], told["shared_chunks"])

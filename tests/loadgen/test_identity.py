@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.table_file import read_samples, write_samples
 from rackgate.nouns.load import Origin
 from rackgate.nouns.sample import traceparent_of
 
@@ -88,8 +89,8 @@ def test_a_request_is_found_by_the_trace_context_that_it_was_sent_with(offer, re
         assert re.fullmatch("[0-9a-f]{16}", span)
         assert set(trace) != {"0"} != set(span)
     assert 5 == len({traceparent.split("-")[1] for traceparent in sent})
-    SampleTable.from_samples(samples, Origin.SENT).write(tmp_path / "x")
-    table = SampleTable.read(tmp_path / "x")
+    write_samples(SampleTable.from_samples(samples, Origin.SENT), tmp_path / "x")
+    table = read_samples(tmp_path / "x")
     assert sent == list(table.column("traceparent"))
     assert sent[2:] == list(table.where(np.arange(5) >= 2).column("traceparent"))
 

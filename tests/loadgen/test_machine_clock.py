@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.loadgen.remote.clock import ClockReading, MachineClock, compare_clocks, moved
+from rackgate.loadgen.machine_clock import ClockReading, MachineClock, compare_clocks, moved
 from rackgate.nouns.load import Origin
 from rackgate.nouns.sample import Outcome, Sample
 

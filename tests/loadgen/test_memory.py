@@ -6,6 +6,7 @@ import sys
 import numpy as np
 
 from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.table_file import read_samples, write_samples
 from rackgate.nouns.load import Origin
 from rackgate.nouns.sample import Outcome, Sample
 
@@ -66,8 +67,8 @@ def test_joined_tables_leave_their_columns_in_their_files(tmp_path):
             )
             for n in range(50)
         ]
-        SampleTable.from_samples(samples, Origin.SENT).write(tmp_path / name)
-        tables.append(SampleTable.read(tmp_path / name))
+        write_samples(SampleTable.from_samples(samples, Origin.SENT), tmp_path / name)
+        tables.append(read_samples(tmp_path / name))
     joined = SampleTable.concat(tables)
     expected = np.concatenate([np.arange(50), np.arange(50)]).tolist()
     assert expected == joined.scheduled_ns.tolist()

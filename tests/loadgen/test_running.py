@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.loadgen import Counters, Endpoint, SampleTable, start_load
+from rackgate.loadgen import Counters, Endpoint, start_load
 from rackgate.loadgen.instrument.reference import reference_server
 from rackgate.loadgen.instrument.reference_server import Script
+from rackgate.loadgen.results.table_file import read_samples
 from rackgate.nouns.load import Arrival, Limits, Load
 from rackgate.nouns.measurement import Reason
 
@@ -60,7 +61,7 @@ def test_a_load_comes_back_whole(start):
     assert {5} == set(table.measured.output_tokens)
     assert (table.measured.ttft_ms >= 4).all()
     assert [path.name for path in offered.samples_path.parent.iterdir()] == ["0.parquet"]
-    again = SampleTable.read(offered.samples_path)
+    again = read_samples(offered.samples_path)
     assert list(table.samples()) == list(again.samples())
 
 
@@ -142,7 +143,7 @@ def test_leaving_the_context_ends_the_worker(start):
 def test_a_worker_does_not_outlive_its_parent(tmp_path, reference):
     code = (
         "import os; from pathlib import Path\n"
-        "from rackgate.load import Load; from rackgate.loadgen import *\n"
+        "from rackgate.nouns.load import Load; from rackgate.nouns.endpoint import Endpoint; from rackgate.loadgen import start_load\n"
         "load = Load(name='l', prompt_tokens=9, output_tokens=5, looks=(100000,))\n"
         f"e = Endpoint(entity='e', url={reference!r}, model='m')\n"
         f"r = start_load(load, [e], label='t', samples_path=Path({str(tmp_path)!r}) / 'x.parquet', seed=1)\n"

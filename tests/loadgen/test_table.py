@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rackgate.loadgen import SampleTable
 from rackgate.loadgen.results import columns, table_file
 from rackgate.loadgen.results.labels import Labels
+from rackgate.loadgen.results.table_file import read_samples, write_samples
 from rackgate.loadgen.worker.sampling import burst
 from rackgate.loadgen.worker.spool import read_spool, sample_of_line, spool_line
 from rackgate.nouns.load import Origin
@@ -57,8 +58,8 @@ def test_a_table_is_its_samples_also_through_a_file(samples, origin, tmp_path_fa
     table = SampleTable.from_samples(samples, origin)
     assert samples == list(table.samples())
     path = tmp_path_factory.mktemp("t") / "x.parquet"
-    table.write(path)
-    again = SampleTable.read(path)
+    write_samples(table, path)
+    again = read_samples(path)
     assert (samples, origin) == (list(again.samples()), again.origin)
     assert table.columns == again.columns
     for row, one in enumerate(samples):
@@ -96,7 +97,7 @@ def test_derived_columns_follow_the_origin():
 
 
 def test_what_is_missing_is_null_in_the_file_and_never_nan(tmp_path):
-    SampleTable.from_samples([fixed(outcome=Outcome.DROPPED)], Origin.SENT).write(tmp_path / "x")
+    write_samples(SampleTable.from_samples([fixed(outcome=Outcome.DROPPED)], Origin.SENT), tmp_path / "x")
     row = pq.read_table(tmp_path / "x").to_pylist()[0]
     assert [row[name] for name in ("ttft_ms", "sent_ns", "tpot_ms", "served_by", "output_tokens")] == [
         None
@@ -158,7 +159,7 @@ def test_spools_become_one_file_a_row_group_at_a_time(parts, at_once, tmp_path_f
             (sample for spool in spools for sample in read_spool(spool)), Origin.SENT, folder / "x"
         )
     expected = [one for samples in parts for one in samples]
-    assert expected == list(table.samples()) == list(SampleTable.read(folder / "x").samples())
+    assert expected == list(table.samples()) == list(read_samples(folder / "x").samples())
     mask = np.arange(len(expected)) % 2 == 0
     assert expected[::2] == list(table.where(mask).samples())
     assert expected[::2][1:] == list(table.where(mask).where(np.arange(len(expected[::2])) > 0).samples())
@@ -168,8 +169,8 @@ def test_a_finished_request_takes_less_than_200_bytes_of_memory(tmp_path):
     samples = [
         fixed(request_id=f"r{n}", token_ns=tuple(range(n, n + 50)), output_tokens=50) for n in range(3000)
     ]
-    SampleTable.from_samples(samples, Origin.SENT).write(tmp_path / "x")
-    table = SampleTable.read(tmp_path / "x")
+    write_samples(SampleTable.from_samples(samples, Origin.SENT), tmp_path / "x")
+    table = read_samples(tmp_path / "x")
     kept = 0
     for name in columns.KEPT:
         table.column(name)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from rackgate.loadgen import Endpoint, start_load
-from rackgate.loadgen.worker_count import workers_for
+from rackgate.loadgen.workers.count import workers_for
 from rackgate.nouns.load import Arrival, Limits, Load, Phase
 from rackgate.nouns.measurement import Reason
 

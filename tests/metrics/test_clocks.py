@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.loadgen.remote.clock import ClockReading, MachineClock
+from rackgate.loadgen.machine_clock import ClockReading, MachineClock
 from rackgate.metrics.requests import latency, rates
 from rackgate.nouns.measurement import Reason
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rackgate.evidence.record import read_records
-from rackgate.loadgen import SampleTable
+from rackgate.loadgen.results.table_file import read_samples
 
 ROOT = Path(__file__).parents[2]
 LONG = """
@@ -82,7 +82,7 @@ def test_a_terminal_has_one_line_that_updates_and_ctrl_c_keeps_what_was_measured
     records = list(read_records(tmp_path / "run/evidence/records.jsonl"))
     (load,) = [record for record in records if record["kind"] == "load"]
     assert ("died", True) == (load["reason"], load["detail"].startswith("interrupted: "))
-    table = SampleTable.read(tmp_path / "run/evidence" / load["samples"])
+    table = read_samples(tmp_path / "run/evidence" / load["samples"])
     assert len(table.measured) == load["counters"]["scheduled"] > 0
     end = records[-1]
     (plan,) = [record for record in records if record["kind"] == "plan"]

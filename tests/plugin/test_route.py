@@ -17,7 +17,7 @@ from rackgate.cli import main
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
 from rackgate.engines.route_options import add_route_options, arguments_of, route_of
-from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.table_file import read_samples
 from rackgate.nouns.route import DIRECT, Route
 from rackgate.simulator import RackSettings, start_rack
 
@@ -232,7 +232,7 @@ def test_a_proxy_that_refuses_is_a_connect_error_with_its_words(capsys, guarded,
     )
     refusing.close()
     assert {"connect_error": 6} == said["counters"]["outcomes"]
-    (detail,) = set(SampleTable.read(kept).measured.column("detail"))
+    (detail,) = set(read_samples(kept).measured.column("detail"))
     assert detail == f"the proxy gives no tunnel to {guarded.removeprefix('https://')}: HTTP 403"
 
 

@@ -10,16 +10,16 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from rackgate.loadgen.instrument.slow_instrument import HANDICAPS
 from rackgate.loadgen.remote.machines import Relay
 from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.requests.trace import Trace, trace_of
 from rackgate.loadgen.requests.words import words_of
 from rackgate.loadgen.results.offered import OfferedLoad
 from rackgate.loadgen.worker.live_state import Now
+from rackgate.loadgen.worker.slow_instrument import HANDICAPS
 from rackgate.loadgen.worker.spool import sample_of_line
-from rackgate.loadgen.worker_count import workers_for
-from rackgate.loadgen.worker_process import WorkerProcess, clear
+from rackgate.loadgen.workers.count import workers_for
+from rackgate.loadgen.workers.process import WorkerProcess, clear
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Load
 from rackgate.nouns.sample import Sample
@@ -201,7 +201,7 @@ class RunningLoad:
         After `timeout_s` the load is cancelled and its reason is `timeout`.
         """
         if self._offered is None:
-            from rackgate.loadgen.results.merging import merged
+            from rackgate.loadgen.workers.merging import merged
 
             in_time = self._await_results(self._plan.longest_s if timeout_s is None else timeout_s)
             if not in_time:

@@ -8,9 +8,9 @@ from typing import Any
 
 from rackgate.loadgen.engine_counters.prefix_cache import PrefixCounters
 from rackgate.loadgen.engine_counters.server_ttft import histogram_of
-from rackgate.loadgen.remote.clock import MachineClock
+from rackgate.loadgen.machine_clock import MachineClock
 from rackgate.loadgen.results.offered import Counters, OfferedLoad
-from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.table_file import read_samples
 from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.nouns.decode import noun_of
 from rackgate.nouns.fault import FaultTimeline
@@ -107,7 +107,7 @@ def _look(finished: Finished, record: Mapping[str, Any], loads: Mapping[str, Loa
     path = finished.folder / "evidence" / record["samples"] if record["samples"] else None
     if path is not None:
         try:
-            samples = SampleTable.read(path)
+            samples = read_samples(path)
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason, detail = reason or Reason.DIED, f"{record['samples']} cannot be read: {error}"
     elif reason is None:

@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _one(load: Load, caller: Caller, options: argparse.Namespace) -> int:
     from rackgate.cli.load import output as load_output
-    from rackgate.loadgen.engine_counters.cache_audit import audit_load, audit_of
+    from rackgate.loadgen.cache_audit import audit_load, audit_of
     from rackgate.loadgen.instrument.sizing import accepted_ms
     from rackgate.metrics.summary import numbers_of
 

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rackgate.loadgen import OfferedLoad
-    from rackgate.loadgen.engine_counters.cache_audit import CacheAudit
+    from rackgate.loadgen.cache_audit import CacheAudit
     from rackgate.loadgen.knee import Knee, RateProbe
-    from rackgate.loadgen.remote.clock import MachineClock
+    from rackgate.loadgen.machine_clock import MachineClock
     from rackgate.metrics.summary import LoadNumbers
     from rackgate.nouns.load import Load
     from rackgate.nouns.measurement import Measurement

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
-from rackgate.loadgen.remote.clock import MachineClock, clock_path, compare_clocks, keep_clock
+from rackgate.loadgen.machine_clock import MachineClock, clock_path, compare_clocks, keep_clock
 from rackgate.loadgen.remote.load_machine import MOST_AT_ONCE, Heard
 from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.worker.live_state import Now, now_path, write_now

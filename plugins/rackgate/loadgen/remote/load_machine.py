@@ -21,7 +21,7 @@ from typing import Any
 
 from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.worker.start_barrier import moments_in, place_moments
-from rackgate.loadgen.worker_process import WorkerProcess
+from rackgate.loadgen.workers.process import WorkerProcess
 
 MOST_AT_ONCE = 1 << 22
 """Bytes of samples of one worker that go out in one answer."""

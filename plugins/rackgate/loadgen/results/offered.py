@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackgate.loadgen.engine_counters.prefix_cache import PrefixCounters
-from rackgate.loadgen.remote.clock import MachineClock
+from rackgate.loadgen.machine_clock import MachineClock
 from rackgate.loadgen.results.table import SampleTable
 from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import Reason

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -195,23 +194,6 @@ class SampleTable:
         names = (*TEXTS, *LABELS, "scheduled_ns", "look", "warmup", *MOMENTS, *COUNTS)
         for values in zip(*(self.column(name) for name in names), strict=True):
             yield sample_of(dict(zip(names, values, strict=True)))
-
-    def write(self, path: Path) -> None:
-        """Write Parquet: Sample's fields with nulls, derived columns beside them, the origin as metadata."""
-        from rackgate.loadgen.results.table_file import ROWS_AT_ONCE, Writer
-
-        with Writer(path, self.origin) as writer:
-            for start in range(0, max(len(self), 1), ROWS_AT_ONCE):
-                writer.add(self.where(np.arange(start, min(start + ROWS_AT_ONCE, len(self)))))
-
-    @classmethod
-    def read(cls, path: Path) -> SampleTable:
-        """Return the table of a file that `write` made."""
-        from rackgate.loadgen.results.table_file import column_reader, read_arrivals, read_origin, text_reader
-
-        return cls(
-            Columns(column_reader(path)), read_origin(path), text_reader(path), lambda: read_arrivals(path)
-        )
 
 
 def _neighbours(rows: NDArray[np.int64]) -> NDArray[np.int64] | slice:

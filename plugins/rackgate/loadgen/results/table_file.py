@@ -22,6 +22,7 @@ from rackgate.loadgen.results.columns import (
     TEXTS,
     TRACEPARENT,
     Column,
+    Columns,
     objects,
 )  # fmt: skip
 from rackgate.loadgen.results.labels import Labels
@@ -84,12 +85,12 @@ def _array(table: SampleTable, name: str, kind: Any) -> Any:
     return pa.array(column, type=kind, from_pandas=name in DERIVED)
 
 
-def read_origin(path: Path) -> Origin:
+def _read_origin(path: Path) -> Origin:
     """Return the moment from which a file's latencies are counted. Raises `KeyError` if it does not say."""
     return Origin((pq.read_schema(path).metadata or {})[_ORIGIN.encode()].decode())
 
 
-def column_reader(path: Path) -> Callable[[str], Column | Labels]:
+def _column_reader(path: Path) -> Callable[[str], Column | Labels]:
     """Return a function that reads one of the columns that are kept in memory."""
     missing = set(KEPT) - set(pq.read_schema(path).names)
     if missing:
@@ -123,7 +124,7 @@ def _labels(column: Any) -> Labels:
     return Labels.joined(parts)
 
 
-def read_arrivals(path: Path) -> Iterator[tuple[Column, Column, Column]]:
+def _read_arrivals(path: Path) -> Iterator[tuple[Column, Column, Column]]:
     """Yield the arrivals of the chunks of a row group's answers, how many each has, and its row."""
     first = 0
     with pq.ParquetFile(path) as file:
@@ -134,7 +135,7 @@ def read_arrivals(path: Path) -> Iterator[tuple[Column, Column, Column]]:
                 first += len(counts)
 
 
-def text_reader(path: Path) -> Callable[[str], Column]:
+def _text_reader(path: Path) -> Callable[[str], Column]:
     """Return a function that reads one of the columns that are not kept in memory."""
 
     def read(name: str) -> Column:
@@ -151,6 +152,20 @@ def text_reader(path: Path) -> Callable[[str], Column]:
     return read
 
 
+def write_samples(table: SampleTable, path: Path) -> None:
+    """Write Parquet: Sample's fields with nulls, derived columns beside them, the origin as metadata."""
+    with Writer(path, table.origin) as writer:
+        for start in range(0, max(len(table), 1), ROWS_AT_ONCE):
+            writer.add(table.where(np.arange(start, min(start + ROWS_AT_ONCE, len(table)))))
+
+
+def read_samples(path: Path) -> SampleTable:
+    """Return the table of a file; its columns are read when they are asked for."""
+    return SampleTable(
+        Columns(_column_reader(path)), _read_origin(path), _text_reader(path), lambda: _read_arrivals(path)
+    )
+
+
 def samples_to_file(samples: Iterable[Sample], origin: Origin, path: Path) -> SampleTable:
     """Write what workers have spooled into one file and return its table.
 
@@ -165,4 +180,4 @@ def samples_to_file(samples: Iterable[Sample], origin: Origin, path: Path) -> Sa
             writer.add(SampleTable.from_samples(batch, origin))
             written += 1
             batch.clear()  # before the next ones are read
-    return SampleTable.read(path)
+    return read_samples(path)

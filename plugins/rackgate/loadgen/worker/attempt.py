@@ -6,18 +6,18 @@ import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from rackgate.engines.protocols.answer import Ending
 from rackgate.engines.protocols.protocol import AnswerReader, ChatProtocol
 from rackgate.loadgen.http.head import Head
 from rackgate.loadgen.http.memory_limit import Room
 from rackgate.loadgen.http.transport import Exchange, Finish
-from rackgate.loadgen.worker.sampling import REFUSALS, row_of
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Limits
 
 AFTER_DONE_NS = 1_000_000_000
+REFUSALS = frozenset({429, 503})
+"""Statuses by which an engine turns a request away."""
 _ERROR_BODY_BYTES = 65536
 
 
@@ -79,17 +79,17 @@ class Attempt:
     """
 
     __slots__ = (
-        "_ended", "_exchange", "_reader", "_suspected", "_terms", "_then", "body_bytes", "connected_ns",
-        "error_body", "finish", "first_byte_ns", "head", "look_ns", "request_id", "scheduled_ns", "sent_ns",
+        "_ended", "_exchange", "_suspected", "_then", "body_bytes", "connected_ns", "error_body", "finish",
+        "first_byte_ns", "head", "look_ns", "reader", "request_id", "scheduled_ns", "sent_ns", "terms",
     )  # fmt: skip
 
     def __init__(
         self, terms: Terms, request_id: str, scheduled_ns: int, then: Callable[[Attempt], object]
     ) -> None:
-        self._terms = terms
+        self.terms = terms
         self._then = then
         self._exchange: Exchange | None = None
-        self._reader: AnswerReader | None = None
+        self.reader: AnswerReader | None = None
         self.body_bytes = 0
         self._ended = self._suspected = False
         self.request_id = request_id
@@ -133,7 +133,7 @@ class Attempt:
         if moment > now_ns:
             self._suspected = False
             # A token or [DONE] brings a limit that may be nearer than this one, but never nearer than that.
-            self.look_ns = min(moment, now_ns + self._terms.unlooked_ns)
+            self.look_ns = min(moment, now_ns + self.terms.unlooked_ns)
         elif self._suspected:
             self._exchange.abort(ending, detail)
         else:
@@ -163,22 +163,22 @@ class Attempt:
         """Choose the reader by what the server says it sends."""
         self.head = head
         if head.status == 200:
-            self._reader = self._terms.protocol.reader(streamed=head.kind != b"application/json")
+            self.reader = self.terms.protocol.reader(streamed=head.kind != b"application/json")
             if head.coding != b"identity" and self._exchange is not None:
                 coding = head.coding.decode("latin-1")
                 self._exchange.abort(Ending.MALFORMED, f"content-encoding {coding} was not asked for")
 
     def on_body(self, reads: list[tuple[int, bytes]]) -> None:
         """Read pieces of the body, within bounds."""
-        size, room = 0, self._terms.room
+        size, room = 0, self.terms.room
         for _, data in reads:
             size += len(data)
         self.body_bytes += size
         room.taken += size
         if self.body_bytes > room.each_bytes:
             self.too_much(room.too_long)
-        elif self._reader is not None:
-            self._reader.take(reads)
+        elif self.reader is not None:
+            self.reader.take(reads)
         elif len(self.error_body) < _ERROR_BODY_BYTES:
             self.error_body += b"".join([data for _, data in reads])
         if room.taken > room.all_bytes:
@@ -187,26 +187,11 @@ class Attempt:
     def on_end(self, finish: Finish) -> None:
         """Note how it ended and tell whoever waits."""
         self.finish = finish
-        self._terms.room.taken -= self.body_bytes
+        self.terms.room.taken -= self.body_bytes
         self._then(self)
 
     def _overdue(self) -> tuple[int, Ending, str]:
-        sent, limits = self.connected_ns or self.sent_ns or self.scheduled_ns, self._terms.limits
-        if self._reader is None:
+        sent, limits = self.connected_ns or self.sent_ns or self.scheduled_ns, self.terms.limits
+        if self.reader is None:
             return overdue(limits, sent, None)
-        return overdue(limits, sent, self._reader.last_token_ns, done=self._reader.done_seen)
-
-    def row(self, belongs: tuple[str, str, int], *, warmup: bool) -> tuple[Any, ...]:
-        """Return the sample's values; `belongs` is load, label and look."""
-        if self.finish is None:
-            raise RuntimeError(f"{self.request_id} was not run")
-        reader = self._reader or self._terms.protocol.reader()
-        return row_of(
-            self,
-            self.finish,
-            self._terms.endpoint,
-            reader,
-            belongs,
-            warmup=warmup,
-            expected=self._terms.expected,
-        )
+        return overdue(limits, sent, self.reader.last_token_ns, done=self.reader.done_seen)

@@ -9,6 +9,7 @@ from time import perf_counter_ns
 
 from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.worker.attempt import Attempt
+from rackgate.loadgen.worker.sampling import row_of
 from rackgate.loadgen.worker.spool import Row, place_of, row_lines, row_of_sample
 from rackgate.nouns.sample import Sample
 
@@ -72,7 +73,7 @@ class Conclusions:
 
     def _conclude(self) -> None:
         attempt, warmup = self._queue.popleft()
-        row = attempt.row(self._belongs, warmup=warmup)
+        row = row_of(attempt, self._belongs, warmup=warmup)
         if not warmup:
             outcome = row[_OUTCOME]
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1

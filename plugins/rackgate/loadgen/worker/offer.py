@@ -13,16 +13,17 @@ from typing import Any
 
 from rackgate.loadgen.http.memory_limit import Room, longest_output
 from rackgate.loadgen.http.transport import Server, Transport
-from rackgate.loadgen.instrument.slow_instrument import client_of, spoil
 from rackgate.loadgen.requests.arrivals import schedule_ns
 from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.requests.trace import trace_of
 from rackgate.loadgen.worker.attempt import Attempt
 from rackgate.loadgen.worker.completion import Conclusions
 from rackgate.loadgen.worker.endpoint_client import Lane
+from rackgate.loadgen.worker.in_flight import InFlight
 from rackgate.loadgen.worker.live_state import Now
 from rackgate.loadgen.worker.loop_lag import Heartbeat
 from rackgate.loadgen.worker.slots import Conversation, Slot
+from rackgate.loadgen.worker.slow_instrument import client_of, spoil
 from rackgate.loadgen.worker.start_barrier import meet
 from rackgate.loadgen.worker.timeouts import Watch
 from rackgate.loadgen.worker.timer import Alarm
@@ -48,49 +49,38 @@ class Offering:
         trace = trace_of(plan.load)
         self._trace_s = trace.moments_s if trace is not None else ()
         requests = trace.requests if trace is not None else ()
-        self._running: dict[Attempt, None] = {}
         longest = longest_output(plan.load, (request.output_tokens for request in requests))
-        in_flight = self._concurrency * len(plan.endpoints)
-        room = Room.of(plan.load, longest, in_flight, self._running)
+        conclusions = Conclusions(plan, write)
+        self.in_flight = flight = InFlight(plan, self._concurrency, conclusions)
+        room = Room.of(plan.load, longest, self._concurrency * len(plan.endpoints), flight.running)
         self._lanes = [
             Lane(plan, number, transport(Server.of(endpoint.url, endpoint.route)), room=room, trace=requests)
             for number, endpoint in enumerate(plan.endpoints)
         ]
-        self.loop = asyncio.get_running_loop()
-        self.stopped = False
-        self._chains: set[Slot | Conversation] = set()
-        self._idle = asyncio.Event()
-        self._conclusions = Conclusions(plan, write)
+        self._conclusions = conclusions
         self._heartbeat = Heartbeat()
-        self._watch = Watch(self._running)
+        self._watch = Watch(flight.running)
         self._alarm = Alarm()
-        self.scheduled = self.started = self.dropped = self.peak_in_flight = 0
-        self.start_ns = self.last_start_ns = 0
 
     def stop(self) -> None:
         """End the load: nothing more is started, and what is in flight is ended."""
-        self.stopped = True
         self._alarm.wake()
-        for chain in list(self._chains):
-            chain.wake()
-        now_ns = perf_counter_ns()
-        for attempt in list(self._running):
-            attempt.end(now_ns)
+        self.in_flight.stop()
 
     async def run(self) -> dict[str, Any]:
-        """Offering the load and return its counts and moments."""
+        """Offer the load and return its counts and moments."""
         self._watch.start()
         if self.plan.warmup:
             await asyncio.gather(*(self._warm_up(lane) for lane in self._lanes))
         await self._connect_ahead()
-        self.peak_in_flight = 0
+        self.in_flight.peak = 0
         gc.collect()
         gc.freeze()
         gc.disable()
         self._housekeeping()
         cpu_s = time.process_time()
         begin_ns = perf_counter_ns() if self._load.open else await self._begin()
-        self.start_ns = self.last_start_ns = begin_ns + round(self._load.ramp_s * 1e9)
+        self.in_flight.start_ns = self.in_flight.last_start_ns = begin_ns + round(self._load.ramp_s * 1e9)
         self._heartbeat.start()
         spoil(self.plan.handicap, self)
         try:
@@ -109,41 +99,47 @@ class Offering:
 
     async def _begin(self) -> int:
         """Return the moment at which the load begins: now, or when the other workers are ready too."""
-        return perf_counter_ns() if self.plan.workers == 1 else await meet(self.plan, lambda: self.stopped)
+        return (
+            perf_counter_ns()
+            if self.plan.workers == 1
+            else await meet(self.plan, lambda: self.in_flight.stopped)
+        )
 
     @property
     def share_done(self) -> float:
         """How much of the plan has been started, 0 to 1; by time if the plan counts no requests."""
         if self.plan.requests is not None:
-            return self.scheduled * self.plan.workers / max(1, self.plan.requests * len(self._lanes))
-        return (perf_counter_ns() - self.start_ns) / 1e9 / (self._load.duration_s or 1.0)
+            return (
+                self.in_flight.scheduled * self.plan.workers / max(1, self.plan.requests * len(self._lanes))
+            )
+        return (perf_counter_ns() - self.in_flight.start_ns) / 1e9 / (self._load.duration_s or 1.0)
 
     def now(self) -> Now:
         """Return where the load stands."""
         return Now(
             t_ns=perf_counter_ns(),
-            start_ns=self.start_ns,
-            scheduled=self.scheduled,
-            started=self.started,
-            dropped=self.dropped,
-            in_flight=len(self._running),
-            share_done=self.share_done if self.start_ns else 0.0,
+            start_ns=self.in_flight.start_ns,
+            scheduled=self.in_flight.scheduled,
+            started=self.in_flight.started,
+            dropped=self.in_flight.dropped,
+            in_flight=len(self.in_flight.running),
+            share_done=self.share_done if self.in_flight.start_ns else 0.0,
         )
 
     def _result(self, cpu_s: float) -> dict[str, Any]:
         return {
-            "start_ns": self.start_ns,
-            "end_ns": max(self._conclusions.end_ns, self.last_start_ns),
-            "steady_start_ns": self.start_ns,
-            "steady_end_ns": self.last_start_ns,
-            "scheduled": self.scheduled,
-            "started": self.started,
-            "dropped": self.dropped,
+            "start_ns": self.in_flight.start_ns,
+            "end_ns": max(self._conclusions.end_ns, self.in_flight.last_start_ns),
+            "steady_start_ns": self.in_flight.start_ns,
+            "steady_end_ns": self.in_flight.last_start_ns,
+            "scheduled": self.in_flight.scheduled,
+            "started": self.in_flight.started,
+            "dropped": self.in_flight.dropped,
             "outcomes": self._conclusions.outcomes,
-            "peak_in_flight": self.peak_in_flight,
+            "peak_in_flight": self.in_flight.peak,
             "cpu_s": cpu_s,
             "loop_lag_p99_ms": self._heartbeat.late_ms(0.99),
-            "stopped": self.stopped,
+            "stopped": self.in_flight.stopped,
         }
 
     async def _warm_up(self, lane: Lane) -> None:
@@ -151,12 +147,14 @@ class Offering:
 
         async def slot() -> None:
             for index in indexes:
-                if self.stopped:
+                if self.in_flight.stopped:
                     return
                 request_id, request = lane.request("w", index)
-                ended: asyncio.Future[Attempt] = self.loop.create_future()
-                self.carry(lane, lane.attempt(request_id, perf_counter_ns(), ended.set_result), request)
-                self.landed(lane, await ended, warmup=True)
+                ended: asyncio.Future[Attempt] = self.in_flight.loop.create_future()
+                self.in_flight.carry(
+                    lane, lane.attempt(request_id, perf_counter_ns(), ended.set_result), request
+                )
+                self.in_flight.landed(lane, await ended, warmup=True)
 
         await asyncio.gather(*(slot() for _ in range(min(self._concurrency, self._load.warmup_requests))))
 
@@ -170,22 +168,22 @@ class Offering:
 
     async def _closed(self) -> None:
         step_ns = self._load.ramp_s * 1e9 / self._load.concurrency
-        begin_ns = self.start_ns - round(self._load.ramp_s * 1e9)
+        begin_ns = self.in_flight.start_ns - round(self._load.ramp_s * 1e9)
         left_ns = begin_ns - perf_counter_ns()
         if left_ns > 0:
             await asyncio.sleep((left_ns + 1_000_000) / 1e9)  # a timer may be a millisecond early
         slots = [
-            Slot(self, lane, begin_ns + round(number * step_ns))
+            Slot(self.in_flight, lane, begin_ns + round(number * step_ns))
             for number in self.plan.dealt(self._load.concurrency)
             for lane in self._lanes
         ]
-        self._chains.update(slots)
+        self.in_flight.chains.update(slots)
         for slot in slots:
             slot.prepare()  # before one of them makes its second request: all are to have one
         for slot in slots:
             slot.start()
         if self._load.duration_s is None:
-            await self._idle.wait()
+            await self.in_flight.idle.wait()
         else:
             await self._drain(self._load.ramp_s + self._load.duration_s)
 
@@ -195,22 +193,22 @@ class Offering:
             *(self._arrivals(lane) for lane in self._lanes)
         )
         arrivals = islice(arrivals, self.plan.worker, None, self.plan.workers)
-        self.start_ns = self.last_start_ns = await self._begin()
+        self.in_flight.start_ns = self.in_flight.last_start_ns = await self._begin()
         for offset, number, place in arrivals:
             lane, index = self._lanes[number], place * turns
             request_id, request = lane.request("r", index)
-            scheduled_ns = self.start_ns + offset
+            scheduled_ns = self.in_flight.start_ns + offset
             if scheduled_ns > perf_counter_ns():
                 await self._alarm.until(scheduled_ns)
             else:
                 await asyncio.sleep(0)  # late, but what was started must come to its turn
-            if self.stopped:
+            if self.in_flight.stopped:
                 break
-            if self.full(lane):
-                self.drop(lane, range(index, index + turns), scheduled_ns)
+            if self.in_flight.full(lane):
+                self.in_flight.drop(lane, range(index, index + turns), scheduled_ns)
                 continue
-            conversation = Conversation(self, lane, index)
-            self._chains.add(conversation)
+            conversation = Conversation(self.in_flight, lane, index)
+            self.in_flight.chains.add(conversation)
             conversation.start(request_id, request, scheduled_ns)
         await self._drain(0.0)
 
@@ -230,63 +228,16 @@ class Offering:
         """Let what is in flight come to its end or to a limit, then end it."""
         limits = self._load.limits
         bound_s = min(limits.total_s, max(limits.first_token_s, limits.stall_s) + 1.0)
-        if self._chains:
-            self._idle.clear()
+        if self.in_flight.chains:
+            self.in_flight.idle.clear()
             try:
                 async with asyncio.timeout(after_s + bound_s):
-                    await self._idle.wait()
+                    await self.in_flight.idle.wait()
             except TimeoutError:
                 self.stop()
-                await self._idle.wait()
-
-    # What slots and conversations call.
-
-    def over(self, now_ns: int) -> bool:
-        """Return whether nothing more is to be started."""
-        duration_s = self._load.duration_s
-        return self.stopped or (duration_s is not None and now_ns - self.start_ns >= duration_s * 1e9)
-
-    def full(self, lane: Lane) -> bool:
-        """Return whether the cap lets nothing more start on a lane."""
-        return lane.in_flight >= self._concurrency
-
-    def drop(self, lane: Lane, indexes: range, due_ns: int) -> None:
-        """Count requests that the cap does not let start: one that is due, and the turns behind it."""
-        self.last_start_ns = max(self.last_start_ns, due_ns)
-        for index in indexes:
-            self.scheduled += 1
-            self.dropped += 1
-            self._conclusions.keep(lane.dropped(lane.request_id("r", index), due_ns))
-
-    def count_start(self, scheduled_ns: int) -> None:
-        """Count a request that is about to be carried."""
-        self.scheduled += 1
-        self.started += 1
-        self.last_start_ns = max(self.last_start_ns, scheduled_ns)
-
-    def carry(self, lane: Lane, attempt: Attempt, request: bytes) -> None:
-        """Send a request; whoever is told of its end calls `landed`."""
-        lane.in_flight += 1
-        running = self._running
-        running[attempt] = None
-        self.peak_in_flight = max(self.peak_in_flight, len(running))
-        if self.stopped:
-            attempt.end(perf_counter_ns())
-        lane.transport.send(request, attempt, connect_s=lane.terms.limits.connect_s)
-
-    def landed(self, lane: Lane, attempt: Attempt, *, warmup: bool) -> None:
-        """Take a request that has ended; its sample is made when there is time."""
-        lane.in_flight -= 1
-        del self._running[attempt]
-        self._conclusions.add(attempt, warmup=warmup)
-
-    def ended(self, chain: Slot | Conversation) -> None:
-        """A slot or a conversation will start nothing more."""
-        self._chains.discard(chain)
-        if not self._chains:
-            self._idle.set()
+                await self.in_flight.idle.wait()
 
     def _housekeeping(self) -> None:
         """Collect young cycles now and then: a soak of days must not grow."""
         gc.collect(0)
-        self.loop.call_later(COLLECT_EVERY_S, self._housekeeping)
+        self.in_flight.loop.call_later(COLLECT_EVERY_S, self._housekeeping)

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Sequence
 from operator import sub
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.engines.protocols.answer import AnswerEnd, AnswerSoFar, Ending
 from rackgate.engines.protocols.openai import error_of
@@ -16,13 +16,10 @@ from rackgate.engines.protocols.protocol import AnswerReader
 from rackgate.engines.retry_after import retry_after_s, server_time
 from rackgate.loadgen.http.head import Head
 from rackgate.loadgen.http.transport import Finish
+from rackgate.loadgen.worker.attempt import REFUSALS, Attempt
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.sample import Outcome
 
-if TYPE_CHECKING:
-    from rackgate.loadgen.worker.attempt import Attempt
-
-REFUSALS = frozenset({429, 503})
 BURST_GAP_NS = 200_000
 BURST_CHUNKS = 4
 BURST_SIZE = 8
@@ -45,21 +42,17 @@ def burst(token_ns: Sequence[int]) -> bool:
     return clumps == 1 or len(token_ns) / clumps > BURST_SIZE
 
 
-def row_of(
-    attempt: Attempt,
-    finish: Finish,
-    endpoint: Endpoint,
-    reader: AnswerReader,
-    belongs: tuple[str, str, int],
-    *,
-    warmup: bool,
-    expected: re.Pattern[str] | None = None,
-) -> tuple[Any, ...]:
-    """Return a request's sample as its values in the order of `Sample`'s fields.
+def row_of(attempt: Attempt, belongs: tuple[str, str, int], *, warmup: bool) -> tuple[Any, ...]:
+    """Return the sample of a request that has ended, as its values in the order of `Sample`'s fields.
 
     No `Sample` is made of them here: that would cost as much as all the rest. `belongs` is load, label
-    and look. An ok answer in which `expected` is not found is wrong.
+    and look. An ok answer in which the pattern that is expected is not found is wrong.
     """
+    finish, terms = attempt.finish, attempt.terms
+    if finish is None:
+        raise RuntimeError(f"{attempt.request_id} was not run")
+    endpoint, expected = terms.endpoint, terms.expected
+    reader = attempt.reader or terms.protocol.reader()
     ended = _ended(attempt, finish, reader)
     if expected is not None and ended.outcome is Outcome.OK:
         ended = _checked(ended, "".join(reader.reading.text), expected)

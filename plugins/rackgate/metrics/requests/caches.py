@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackgate.loadgen.engine_counters.cache_audit import compare_repeats
+from rackgate.loadgen.cache_audit import compare_repeats
 from rackgate.metrics.metric import Register
 from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from rackgate.loadgen.remote.clock import MachineClock
+from rackgate.loadgen.machine_clock import MachineClock
 from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.results.offered import Counters, OfferedLoad, WorkerCost
 from rackgate.loadgen.results.table import SampleTable
 from rackgate.loadgen.results.table_file import samples_to_file
-from rackgate.loadgen.worker_process import WorkerProcess
+from rackgate.loadgen.workers.process import WorkerProcess
 from rackgate.nouns.load import Origin
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.sample import Sample

@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rackgate.loadgen.remote.clock import MachineClock, clock_path, moved, read_clock
+from rackgate.loadgen.machine_clock import MachineClock, clock_path, moved, read_clock
 from rackgate.loadgen.requests.plan import Plan
 from rackgate.loadgen.worker.live_state import Now, now_path, read_now
 from rackgate.loadgen.worker.spool import read_spool
-from rackgate.loadgen.worker_link import ChildLink, Link
+from rackgate.loadgen.workers.link import ChildLink, Link
 from rackgate.nouns.sample import Sample
 
 _MOMENTS = ("start_ns", "end_ns", "steady_start_ns", "steady_end_ns")
