@@ -143,7 +143,8 @@ def test_leaving_the_context_ends_the_worker(start):
 def test_a_worker_does_not_outlive_its_parent(tmp_path, reference):
     code = (
         "import os; from pathlib import Path\n"
-        "from rackgate.nouns.load import Load; from rackgate.nouns.endpoint import Endpoint; from rackgate.loadgen import start_load\n"
+        "from rackgate.nouns.load import Load; from rackgate.nouns.endpoint import Endpoint\n"
+        "from rackgate.loadgen import start_load\n"
         "load = Load(name='l', prompt_tokens=9, output_tokens=5, looks=(100000,))\n"
         f"e = Endpoint(entity='e', url={reference!r}, model='m')\n"
         f"r = start_load(load, [e], label='t', samples_path=Path({str(tmp_path)!r}) / 'x.parquet', seed=1)\n"
