@@ -9,7 +9,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system accept accept-real accept-docker test lint format types bench-load bench-judge bench-startup clean
+.PHONY: help setup system accept accept-real accept-docker test test-quick lint format types bench-load bench-judge bench-startup clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -39,7 +39,10 @@ accept-docker: $(STAMP) system  ## staged acceptance of two containerised engine
 test: $(STAMP) system  ## the project's own tests (ARGS='-m "not proof and not real_engine"' for the quick ones)
 	PYTHON=$(BIN)/python sh tests/images/build.sh
 	PYTHON=$(BIN)/python sh examples/install_vllm.sh
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-quick: $(STAMP)  ## the tests that need no container, no real engine and no whole rack, under 90 s
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m 'not docker and not real_engine and not packaging and not proof and not slow' $(ARGS)
 
 lint: $(STAMP)  ## ruff, and the layers (import-linter)
 	$(BIN)/ruff check .

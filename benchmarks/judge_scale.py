@@ -122,7 +122,9 @@ def make(path: Path, samples: int, engines: int) -> None:
 
 
 def observed(path: Path, engines: int) -> Observation:
-    table = SampleTable.read(path)
+    from rackgate.loadgen.results.table_file import read_samples
+
+    table = read_samples(path)
     names = engines_of(engines)
     measured = table.measured
     outcomes = measured.labels("outcome").counts()

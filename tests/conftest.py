@@ -4,43 +4,46 @@ import signal
 from functools import cache
 
 import pytest
-from hypothesis import settings
 
-# An example takes as long as the machine is busy: that says nothing of the code.
-settings.register_profile("rackgate", deadline=None)
-settings.load_profile("rackgate")
+from rackgate.plugin.options import is_active
 
-_SLOW = ("proof", "real_engine", "packaging", "docker")
+_GROUPS = {"containers": ("docker", "real_engine", "packaging"), "racks": ("proof",)}
+"""Marks of tests that count containers or time whole runs: those of a group run on one worker."""
+
+
+def pytest_configure(config):
+    """Let examples take as long as the machine is busy; an acceptance run has no examples."""
+    if not is_active(config):
+        from hypothesis import settings
+
+        settings.register_profile("rackgate", deadline=None)
+        settings.load_profile("rackgate")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Let one worker run a file's tests, and one all that is slow.
-
-    What is slow counts containers and times whole runs: side by side it would see itself.
-    """
+    """Let one worker run a file's tests, and one each all whole racks and all containers."""
     from xdist.scheduler import LoadFileScheduling
-
-    slow = {str(path) for path in config.rootpath.glob("tests/**/*.py") if _is_slow(path)}
 
     class Together(LoadFileScheduling):
         def _split_scope(self, nodeid):
             file = super()._split_scope(nodeid)
-            return "slow" if str(config.rootpath / file) in slow else file
+            return _group(config.rootpath / file) or file
 
     return Together(config, log)
 
 
 @cache
-def _is_slow(path):
+def _group(path):
     text = path.read_text(encoding="utf-8")
-    return any(f"pytest.mark.{mark}" in text for mark in _SLOW)
+    groups = [name for name, marks in _GROUPS.items() if any(f"pytest.mark.{mark}" in text for mark in marks)]
+    return groups[0] if groups else ""
 
 
 def pytest_collection_modifyitems(config, items):
-    """Begin with what is slow, so that no worker is left alone with it at the end."""
+    """Begin with the groups, so that no worker is left alone with one at the end."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: not _is_slow(item.path))
+        items.sort(key=lambda item: not _group(item.path))
 
 
 @pytest.fixture(scope="session", autouse=True)

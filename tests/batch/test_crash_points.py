@@ -18,6 +18,8 @@ from rackgate.batch.output import OutputFile
 from rackgate.batch.runner import RunnerOptions, run_batch
 from rackgate.nouns.verdict import Verdict
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pathlib import Path
 

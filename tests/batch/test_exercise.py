@@ -10,6 +10,8 @@ from rackgate.batch import exercise_batch
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.verdict import Verdict
 
+pytestmark = pytest.mark.slow
+
 RUNNER = (
     sys.executable,
     *("-m", "rackgate.batch.runner", "--concurrency", "2"),

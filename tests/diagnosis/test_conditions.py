@@ -21,6 +21,8 @@ from rackgate.simulator import RackSettings, Scenario, start_rack
 from rackgate.telemetry.assembly import assemble, plan_of
 from rackgate.telemetry.sampler import Sampler
 
+pytestmark = pytest.mark.slow
+
 FAULTS = {
     "healthy": {},
     "narrow": {"max_num_seqs": 2},

@@ -24,6 +24,8 @@ from rackgate.engines.probe import probe_engine
 from rackgate.nouns.engine import Killable, LaunchFailed
 from rackgate.nouns.target import EngineSpec, Member
 
+pytestmark = pytest.mark.slow
+
 _SPEC = importlib.util.spec_from_file_location("fake_cluster", Path(__file__).parent / "fake_cluster.py")
 fake_cluster = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(fake_cluster)

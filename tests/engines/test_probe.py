@@ -121,7 +121,7 @@ def test_an_unknown_protocol_is_told_and_not_raised(served, listening):
 @pytest.fixture
 def launch():
     launchers = {}
-    register_launchers(launchers.__setitem__)
+    register_launchers(lambda name, launcher, _check: launchers.__setitem__(name, launcher))
     return lambda spec: launchers["remote"](spec, run_id="r", log_dir="")
 
 

@@ -18,6 +18,8 @@ from rackgate.engines.leftovers import leftovers
 from rackgate.engines.probe import probe_engine
 from rackgate.nouns.engine import CardRemovable, Killable, LaunchFailed, Partitionable, Pausable
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def launch(tmp_path):

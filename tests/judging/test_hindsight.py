@@ -17,6 +17,8 @@ from rackgate.nouns.measurement import Symptom
 from rackgate.nouns.slo import Check, Op, Scope, Slo
 from rackgate.rejudge.finished_run import Finished
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PATIENT = """
 [[slo]]

@@ -24,6 +24,8 @@ from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Limits
 from rackgate.nouns.sample import Outcome
 
+pytestmark = pytest.mark.slow
+
 CASES = Path(__file__).parent.parent / "cases"
 INPUTS = CASES / "inputs"
 KNOWN = json.loads((CASES / "expected.json").read_text())

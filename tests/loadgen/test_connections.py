@@ -11,6 +11,8 @@ from rackgate.loadgen.results.table_file import read_samples, write_samples
 from rackgate.nouns.load import Arrival, Limits, Origin
 from rackgate.nouns.sample import Outcome
 
+pytestmark = pytest.mark.slow
+
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 WHOLE = (
     b'data: {"choices":[{"delta":{"content":"yes"}}]}\n\n'

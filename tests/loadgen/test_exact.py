@@ -11,6 +11,8 @@ import pytest
 from rackgate.loadgen import measure_instrument
 from rackgate.nouns.load import Arrival, Limits, Load
 
+pytestmark = pytest.mark.slow
+
 LIMITS = Limits(first_token_s=20, stall_s=20, total_s=60)
 ALLOWED_MS = 10.0
 LOOP_LATENESSES = 4.0

@@ -12,6 +12,8 @@ from rackgate.nouns.sample import Outcome
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.simulator.scenarios import Scenario
 
+pytestmark = pytest.mark.slow
+
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 

@@ -11,6 +11,8 @@ from rackgate.loadgen.results.table_file import read_samples, write_samples
 from rackgate.nouns.load import Origin
 from rackgate.nouns.sample import traceparent_of
 
+pytestmark = pytest.mark.slow
+
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n%bTransfer-Encoding: chunked\r\n\r\n"
 END = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 NAMES = {"pod-7": "n1/gpu0", "fp_a": "n1/gpu1"}

@@ -8,6 +8,8 @@ import pytest
 
 from rackgate.cli import main
 
+pytestmark = pytest.mark.slow
+
 SERVICE_S = 0.02
 CAPACITY_PER_S = 1 / SERVICE_S
 """Requests are served one after the other, each in exactly so long."""

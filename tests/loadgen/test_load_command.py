@@ -18,6 +18,8 @@ from rackgate.loadgen.worker.live_state import Now
 from rackgate.nouns.load import Arrival, Load, Phase
 from rackgate.nouns.sample import Outcome, Sample
 
+pytestmark = pytest.mark.slow
+
 FEW = ["--model", "m", "--requests", "24", "--output-tokens", "4", "--warmup", "1", "--no-selfcheck"]
 
 

@@ -25,6 +25,8 @@ from rackgate.nouns.measurement import Reason
 from rackgate.nouns.target import LoadMachines
 from rackgate.simulator import RackSettings, start_rack
 
+pytestmark = pytest.mark.slow
+
 LOAD = Load(
     name="l", prompt_tokens=20, output_tokens=5, concurrency=6, looks=(60,), warmup_requests=4,
     limits=Limits(first_token_s=5, stall_s=5, total_s=20),

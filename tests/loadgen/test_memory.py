@@ -4,11 +4,14 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from rackgate.loadgen.results.table import SampleTable
 from rackgate.loadgen.results.table_file import read_samples, write_samples
 from rackgate.nouns.load import Origin
 from rackgate.nouns.sample import Outcome, Sample
+
+pytestmark = pytest.mark.slow
 
 MERGED = """
 import re, sys

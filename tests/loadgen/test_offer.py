@@ -27,6 +27,8 @@ from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Limits, Load, Origin
 from rackgate.nouns.sample import Outcome
 
+pytestmark = pytest.mark.slow
+
 WHOLE = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
 

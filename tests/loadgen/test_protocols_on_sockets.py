@@ -10,6 +10,8 @@ from rackgate.engines.protocols.openai import OpenAi
 from rackgate.engines.protocols.protocol import JSON, PROTOCOLS, STREAM, Dialect, protocol_named
 from rackgate.nouns.sample import Outcome
 
+pytestmark = pytest.mark.slow
+
 USAGE = {"prompt_tokens": 9, "completion_tokens": 2}
 CHAT = [{"choices": [{"delta": {"content": word}, "finish_reason": None}]} for word in ("a ", "b")]
 TEXT = [{"choices": [{"text": word, "finish_reason": None}]} for word in ("a ", "b")]

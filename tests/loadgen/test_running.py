@@ -17,6 +17,8 @@ from rackgate.loadgen.results.table_file import read_samples
 from rackgate.nouns.load import Arrival, Limits, Load
 from rackgate.nouns.measurement import Reason
 
+pytestmark = pytest.mark.slow
+
 LOAD = Load(
     name="l", prompt_tokens=20, output_tokens=5, concurrency=2, looks=(8,), warmup_requests=1,
     limits=Limits(first_token_s=5, stall_s=5, total_s=20),

@@ -20,6 +20,8 @@ from rackgate.loadgen.worker.endpoint_client import Lane
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Load, Phase, Shape, Spread
 
+pytestmark = pytest.mark.slow
+
 MOONCAKE = str(Path(__file__).parent.parent / "traces" / "mooncake.jsonl")
 LOAD = Load(
     name="s", prompt_tokens=40, output_tokens=8, arrival=Arrival.CONSTANT, rate_per_s=50.0, duration_s=2.0

@@ -13,6 +13,8 @@ from rackgate.loadgen.http.transport import Server
 from rackgate.nouns.load import Limits
 from rackgate.nouns.sample import Outcome
 
+pytestmark = pytest.mark.slow
+
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 DONE = b"data: [DONE]\n\n"

@@ -13,6 +13,8 @@ from rackgate.loadgen.workers.count import workers_for
 from rackgate.nouns.load import Arrival, Limits, Load, Phase
 from rackgate.nouns.measurement import Reason
 
+pytestmark = pytest.mark.slow
+
 LOAD = Load(
     name="l", prompt_tokens=20, output_tokens=5, concurrency=6, looks=(25,), warmup_requests=4,
     limits=Limits(first_token_s=5, stall_s=5, total_s=20),

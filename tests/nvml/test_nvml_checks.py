@@ -17,6 +17,8 @@ from rackgate.telemetry.cards.nvml_source import NvmlSource
 from rackgate.telemetry.reading import Reading
 from rackgate.telemetry.sampler import Sampler
 
+pytestmark = pytest.mark.slow
+
 METRICS = {}
 register_metrics(lambda name, unit, function, **_: METRICS.update({name: (unit, function)}))
 

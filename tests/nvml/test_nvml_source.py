@@ -10,6 +10,8 @@ from rackgate.telemetry.cards.nvml_source import NvmlSource
 from rackgate.telemetry.reading import CARD_FIELDS, REQUIRED
 from rackgate.telemetry.sampler import Sampler
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_field_comes_through_the_real_bindings(source):
     found = by_field(source.poll())

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 STAGES = (
     "selfcheck",
     "preflight",

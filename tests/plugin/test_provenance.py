@@ -5,6 +5,8 @@ import pytest
 from rackgate.simulator import RackSettings, start_rack
 from rackgate_reports.evidence import load_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):

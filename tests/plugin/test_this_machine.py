@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HEALTHY = Path(__file__).parents[2] / "plugins" / "rackgate" / "simulator" / "host_roots" / "healthy"
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from rackgate.evidence.record import read_records
 
+pytestmark = pytest.mark.slow
+
 OFFERS = """
 import pytest
 from rackgate.nouns.load import Arrival, Load

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "engines" / "tiny_engine.py"
 OWN = (ROOT / "README.md").read_text(encoding="utf-8").split("## Write your own\n", 1)[1].split("\n## ", 1)[0]

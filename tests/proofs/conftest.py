@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from rackgate.simulator.scenarios import scenarios
 
 ROOT = Path(__file__).parents[2]
 TRIES = 3
+WITHOUT = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio")
+"""Plugins that cost seconds and change nothing about the run."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,10 @@ class Outcome:
         return {one["entity"]: one for one in self.of("verdict") if one["slo"] == slo_id}
 
     @property
+    def junit(self):
+        return ET.parse(self.folder / "views" / "default" / "junit.xml").getroot()
+
+    @property
     def end(self):
         return self.of("end")[0]
 
@@ -45,14 +52,18 @@ def run_ladder(tmp_path):
 
 @pytest.fixture(scope="session")
 def proof_runs(request, tmp_path_factory):
-    """Run the scenarios that this session asks for, two at a time, and give each one's outcome.
+    """Run the scenarios that this session asks for, three at a time, and give each one's outcome.
 
-    A run waits for most of its time, so that two share two cores without disturbing each other.
+    A run waits for most of its time, so that three share two cores. Those of a long profile begin.
     """
-    keys = [item.callspec.params["proof_run"] for item in request.session.items if _asks(item)]
+    keys = {item.callspec.params["proof_run"] for item in request.session.items if _asks(item)}
+    keys |= {("no_failover", "fault_injection", "smoke")}  # the ladder's too
     folder = tmp_path_factory.mktemp("proofs")
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        runs = {key: pool.submit(_run, folder / "-".join(key), _options(*key), 400) for key in keys}
+    with ThreadPoolExecutor(max_workers=3) as pool:
+        runs = {
+            key: pool.submit(_run, folder / "-".join(key), _options(*key), 400)
+            for key in sorted(keys, key=lambda key: (key[2] == "smoke", key))
+        }
         yield lambda key: runs[key].result()
         pool.shutdown(cancel_futures=True)
 
@@ -80,7 +91,7 @@ ENVIRONMENT = {
 
 
 def _process(folder, options, timeout_s):
-    command = [sys.executable, "-m", "pytest", "-m", "rack_acceptance", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-m", "rack_acceptance", *WITHOUT]
     return subprocess.run(
         [*command, "--rack-out", str(folder), *options],
         cwd=ROOT,

@@ -34,10 +34,23 @@ def test_one_slow_card_is_quarantined_and_the_other_three_go_on(run_ladder, caps
     scaling = outcome.verdicts("two_card.scaling_efficiency")
     assert "gated" == scaling["node1/gpu0+gpu1"]["skipped"]
     assert "PASS" == scaling["node2/gpu0+gpu1"]["verdict"]
+    assert {"gated"} == {one["skipped"] for one in _of_pair(outcome, "node1/gpu0+gpu1")}
+    assert {""} == {one["skipped"] for one in _of_pair(outcome, "node2/gpu0+gpu1")}
+    assert "quarantined: node1/gpu1, by single_card." in outcome.output
+    skipped = [
+        case.find("skipped")
+        for case in outcome.junit.iter("testcase")
+        if "node1/gpu0+gpu1" in case.get("name")
+    ]
+    assert {"UNKNOWN: gated by single_card"} == {one.get("message").split(".")[0] for one in skipped}
     late = ("cross_node", "fault_injection", "batch_retry")
     judged = {one["stage"] for one in outcome.of("verdict") if not one["skipped"]}
     assert set(late) <= judged
     assert (1, {}) == _judged_again(outcome, capsys)
+
+
+def _of_pair(outcome, pair):
+    return [one for one in outcome.of("verdict") if (one["stage"], one["entity"]) == ("two_card", pair)]
 
 
 def _judged_again(outcome, capsys):
@@ -49,8 +62,8 @@ def _judged_again(outcome, capsys):
     return status, judged["changed"]
 
 
-def test_a_gateway_without_failover_is_not_accepted(run_ladder):
-    outcome = run_ladder("--rack-scenario", "no_failover")
+def test_a_gateway_without_failover_is_not_accepted(proof_runs):
+    outcome = proof_runs(("no_failover", "fault_injection", "smoke"))
     assert 1 == outcome.exit_status
     bad = {one["slo"] for one in outcome.of("verdict") if one["verdict"] != "PASS"}
     # Nobody owns up to the failures at the dead engine, so they count against the survivors too.

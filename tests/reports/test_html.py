@@ -16,6 +16,8 @@ from rackgate_reports import story
 from rackgate_reports.evidence import load_run
 from rackgate_reports.html import render_html
 
+pytestmark = pytest.mark.slow
+
 FOUR_MEGABYTES = 4_000_000
 HOSTILE = (
     "engine said \x1b[31m</script><script>alert(1)</script>"

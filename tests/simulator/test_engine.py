@@ -14,6 +14,8 @@ from rackgate.simulator import RackSettings, Scenario, start_rack
 from rackgate.simulator.engine.words import answer_to
 from rackgate.simulator.lifeline import bound_socket
 
+pytestmark = pytest.mark.slow
+
 CHAT = "/v1/chat/completions"
 
 

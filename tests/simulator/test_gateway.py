@@ -12,6 +12,8 @@ from rackgate.nouns.engine import Killable
 from rackgate.simulator import RackSettings, Scenario, start_rack
 from rackgate.simulator.knobs import GatewayKnobs
 
+pytestmark = pytest.mark.slow
+
 CHAT = "/v1/chat/completions"
 
 

@@ -9,6 +9,8 @@ from rackgate.nouns.verdict import Verdict
 from rackgate.simulator import RackSettings, simulated_target, start_rack
 from rackgate.simulator.scenarios import parse_scenarios, scenarios
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", scenarios())
 def test_every_scenario_starts_and_tells_its_urls(name):

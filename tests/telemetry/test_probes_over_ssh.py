@@ -14,6 +14,8 @@ from rackgate.nouns.target import EngineSpec, Target
 from rackgate.probes.asking import ask_nodes
 from rackgate.probes.probe import Probe
 
+pytestmark = pytest.mark.slow
+
 VALUE = {"name": "speed", "entity": "gpu0", "value": 3.5, "unit": "GB/s"}
 GOOD = json.dumps({"version": 1, "complete": True, "values": [VALUE]})
 

@@ -18,6 +18,8 @@ from rackgate.simulator import RackSettings, start_rack
 from rackgate.telemetry.cards.prometheus import PrometheusApi, PrometheusProblem, PrometheusSource
 from rackgate.telemetry.reading import REQUIRED
 
+pytestmark = pytest.mark.slow
+
 SERVER = shutil.which("prometheus")
 
 

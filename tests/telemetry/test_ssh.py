@@ -24,6 +24,8 @@ from rackgate.telemetry.cards.nvidia_smi_source import SmiSource
 from rackgate.telemetry.host_source import HostSource
 from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
 
+pytestmark = pytest.mark.slow
+
 HOSTNAME = Command(argv=("cat", "/proc/sys/kernel/hostname"))
 
 
