@@ -9,7 +9,7 @@ from rackgate.nouns.target import EngineSpec
 
 def main():
     launchers = {}
-    register_launchers(launchers.__setitem__)
+    register_launchers(lambda name, launcher, _check: launchers.__setitem__(name, launcher))
     spec = EngineSpec(**json.loads(sys.argv[1]))
     print(end="", flush=True)
     with launchers[spec.launcher](spec, run_id="run-of-owner", log_dir=sys.argv[2]) as engine:

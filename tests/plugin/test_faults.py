@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FAULTS = """
 class Broken:
     kind, entity = "broken", "node1/gpu0"

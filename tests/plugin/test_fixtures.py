@@ -9,6 +9,8 @@ import pytest
 
 from rackgate_fixtures import plugin as fixtures
 
+pytestmark = pytest.mark.slow
+
 TINY = Path(__file__).parents[1] / "engines" / "tiny_engine.py"
 MARKED = """import pytest
 pytestmark = [pytest.mark.rack_acceptance, pytest.mark.rack_stage("preflight")]

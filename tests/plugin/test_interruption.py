@@ -13,6 +13,8 @@ import pytest
 from rackgate.engines import launch_records
 from rackgate.evidence.record import read_records
 
+pytestmark = pytest.mark.slow
+
 TINY = Path(__file__).parent.parent / "engines" / "tiny_engine.py"
 TARGET = """
 [target]

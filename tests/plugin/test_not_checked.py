@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 CASES = Path(__file__).parent.parent / "cases" / "inputs"
 
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SPEAKS = """
 import pytest
 pytestmark = [pytest.mark.rack_acceptance, pytest.mark.rack_stage("preflight")]

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FOREIGN = """
 def pytest_addoption(parser):
     parser.addoption({options})

@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 CASES = Path(__file__).parent.parent / "cases" / "inputs"
 KEY = "p4per+K3y/with=signs&more"
 FORMS = (KEY, quote(KEY, safe=""), base64.b64encode(KEY.encode()).decode().rstrip("="))

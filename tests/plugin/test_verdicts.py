@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 CARD = "single_card.ttft_p95 @ node1/gpu1"
 P95 = {
     "value": 480.25,
