@@ -21,11 +21,12 @@ from rackgate_fixtures import plugin as fixtures
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXTENDING = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 
 
-def table(heading, column=0):
+def table(heading, column=0, page=README):
     """First cells of the table below a heading."""
-    text = README.split(f"{heading}\n", 1)[1]
+    text = page.split(f"{heading}\n", 1)[1]
     rows = re.findall(r"(?m)^\| (.+?) \|$", text.split("\n#", 1)[0])
     return [re.split(r"(?<!\\) \| ", row)[column] for row in rows if not row.startswith("---")][1:]
 
@@ -37,13 +38,15 @@ def test_every_option_stands_in_the_readme_with_its_form():
 
 def test_every_marker_stands_in_the_readme():
     expected = [marker.split(":")[0] for marker in plugin.MARKERS]
-    assert expected == [cell.strip("`") for cell in table("### Markers")]
+    assert expected == [cell.strip("`") for cell in table("### Markers", page=EXTENDING)]
 
 
 def test_every_fixture_stands_in_the_readme_with_its_scope():
     shown = {
         name.strip("`"): scope
-        for name, scope in zip(table("### Fixtures"), table("### Fixtures", 1), strict=True)
+        for name, scope in zip(
+            table("### Fixtures", page=EXTENDING), table("### Fixtures", 1, EXTENDING), strict=True
+        )
     }
     actual = {name: getattr(fixtures, name)._fixture_function_marker.scope for name in fixtures.__all__}
     assert actual == shown
@@ -59,7 +62,7 @@ def test_every_hook_stands_in_the_readme_with_its_exact_signature():
     expected = {
         f"{name}({', '.join(inspect.signature(getattr(hookspecs, name)).parameters)})" for name in hooks
     }
-    assert expected == {cell.strip("`") for cell in table("### Hooks")}
+    assert expected == {cell.strip("`") for cell in table("### Hooks", page=EXTENDING)}
 
 
 def test_every_hook_has_an_example_to_paste():
@@ -67,10 +70,10 @@ def test_every_hook_has_an_example_to_paste():
     assert [] == [name for name in hooks if "Example::" not in (getattr(hookspecs, name).__doc__ or "")]
 
 
-def test_what_the_examples_of_hooks_register_stands_whole_in_the_readme():
+def test_what_the_examples_of_hooks_register_stands_whole_on_its_page():
     names = re.findall(r'register\("[\w.]+", (?:"\w+", )?(\w+)', inspect.getsource(hookspecs))
     assert {"over_srun", "answer_tokens", "PauseEngine", "as_csv"} == set(names)
-    assert [] == [name for name in names if not re.search(rf"(?m)^(?:def|class) {name}\(?", README)]
+    assert [] == [name for name in names if not re.search(rf"(?m)^(?:def|class) {name}\(?", EXTENDING)]
 
 
 def test_every_record_kind_stands_in_the_readme_with_its_meaning():
@@ -91,10 +94,10 @@ def test_every_command_stands_in_the_readme():
     assert set(choices) == shown
 
 
-def _written(heading, language):
+def _written(heading, language, page=README):
     """The code blocks of a language below a heading."""
     return re.findall(
-        rf"(?ms)^```{language}\n(.*?)^```", README.split(f"{heading}\n", 1)[1].split("\n## ", 1)[0]
+        rf"(?ms)^```{language}\n(.*?)^```", page.split(f"{heading}\n", 1)[1].split("\n## ", 1)[0]
     )
 
 
@@ -117,7 +120,7 @@ def test_the_rows_of_the_readme_lie_over_the_shipped_ones(tmp_path):
     from rackgate.metrics.shipped import shipped_registry
 
     registry = shipped_registry()
-    rows = _written("## Write your own", "toml")[0]
+    rows = _written("## Write your own", "toml", EXTENDING)[0]
     file = tmp_path / "agreed.toml"
     file.write_text(rows, encoding="utf-8")
     agreed = load_acceptance(file, "smoke", metrics=registry.metrics, target=None)

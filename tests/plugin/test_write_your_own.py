@@ -1,4 +1,4 @@
-"""What README shows under "Write your own", cut out of it and run as it stands on the simulated rack."""
+"""What docs/extending.md shows under "Write your own", cut out of it and run on the simulated rack."""
 
 import re
 import sys
@@ -10,7 +10,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "engines" / "tiny_engine.py"
-OWN = (ROOT / "README.md").read_text(encoding="utf-8").split("## Write your own\n", 1)[1].split("\n## ", 1)[0]
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+OWN = PAGE.split("## Write your own\n", 1)[1].split("\n## ", 1)[0]
 
 TOO_MUCH = """
 [[slo]]
@@ -43,7 +44,7 @@ def test_srun(rack_engine, rack_fault, fault):
 
 @pytest.fixture
 def written(pytester, monkeypatch):
-    """Write the files of README, and an `srun` that starts its command on this machine."""
+    """Write the files of the page, and an `srun` that starts its command on this machine."""
     pytester.makeconftest("")
     files = {}
     for block in re.findall(r"(?ms)^```(?:python|toml)\n(.*?)^```", OWN):
