@@ -12,6 +12,7 @@ from rackgate.checks.applicability import (
     without_gauge,
 )
 from rackgate.engines.api_smoke import OFFERED, SMOKE
+from rackgate.engines.catalogue import catalogue, kind_of
 from rackgate.metrics.metric import Metric
 from rackgate.nouns.entities import entities_of, pairs_of
 from rackgate.nouns.peers import LEAST_PEERS, PEER_METRICS, too_few_peers
@@ -125,11 +126,10 @@ def _not_offered(metric: str, entity: str, target: Target) -> str:
 
 def _not_told(engine: EngineSpec, target: Target) -> str:
     """Say that an engine is not declared to be of a kind that tells its own times to first token."""
-    from rackgate.engines.catalogue import catalogue
-
-    known = [entry.name for entry in catalogue().values() if entry.tells_first_tokens]
-    if engine.launcher == "simulated" or engine.settings.get("engine") in known:
+    kind = kind_of(engine.settings)
+    if engine.launcher == "simulated" or (kind is not None and kind.tells_first_tokens):
         return ""
+    known = [entry.name for entry in catalogue().values() if entry.tells_first_tokens]
     return (
         f"target {target.name} does not say that engine {engine.name} is one of {', '.join(known)} (engine)"
     )

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from rackgate.config.engine_kinds import with_kinds
 from rackgate.config.problems import ConfigError, problems_of, read_toml
 from rackgate.config.target_contradictions import contradictions
 from rackgate.config.target_fields import http_url
@@ -38,7 +39,9 @@ def load_target(path: Path, launchers: Mapping[str, CheckSettings]) -> nouns.Tar
 
 def parse_target(data: Mapping[str, Any], file: str, launchers: Mapping[str, CheckSettings]) -> nouns.Target:
     """Return the target of parsed TOML; raises `ConfigError` with all its problems."""
-    problems: list[str] = []
+    data, problems = with_kinds(data, file)
+    if problems:
+        raise ConfigError(problems)
     parsed = None
     try:
         parsed = TargetFile.model_validate(data)

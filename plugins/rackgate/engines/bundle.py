@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+from rackgate.engines.catalogue import kind_of
 from rackgate.engines.gateway import gateway_spec
 from rackgate.engines.launchers.containers.daemon import Daemon, NoDaemon, choose_daemon
 from rackgate.engines.launchers.containers.images import image_of
 from rackgate.engines.launchers.containers.tunnel import daemon_client
-from rackgate.engines.launchers.filling import entry_of, with_defaults
+from rackgate.engines.launchers.filling import with_defaults
 from rackgate.engines.launchers.members import parts_of
 from rackgate.engines.launchers.settings import text, text_table, texts
 from rackgate.nouns.target import EngineSpec, Target
@@ -187,7 +188,7 @@ def _command(program: str, wanted_by: str, folder: str | None) -> Need:
 
 def _model(spec: EngineSpec) -> Iterator[Need]:
     """Yield the model of a catalogue engine: a path here, or a name in the hub's cache."""
-    if entry_of(spec.settings) is None or spec.launcher != "process":
+    if kind_of(spec.settings) is None or spec.launcher != "process":
         return
     name = text(spec.settings, "model_path", spec.model) or spec.model
     path = Path(text(spec.settings, "cwd", ".") or ".") / Path(name).expanduser()

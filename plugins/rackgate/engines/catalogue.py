@@ -1,4 +1,4 @@
-"""The engines that are known: read from catalogue.toml, checked, frozen."""
+"""The kinds of engines: those of catalogue.toml, and those that a target file defines itself."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
+OWN_KIND = "engine_kind"
+"""The settings of an engine whose kind the target file defines carry the kind's table under this key."""
+
 _LISTS = ("protocols", "command", "arguments", "secrets", "cold_start_s")
 _TABLES = ("options", "environment", "ulimits")
 
@@ -21,7 +24,7 @@ class BadCatalogue(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFailure:
-    """A failure of one kind of engine, looked for before those that any may have (diagnosis/signatures.toml).
+    """A failure of one kind of engine; it is looked for before those of known_failures/signatures.toml.
 
     `layer` is that of `LaunchFailed`. `cause`: see there. Named groups of the pattern fill the hint.
     """
@@ -83,6 +86,12 @@ class CatalogueEntry:
 def catalogue() -> Mapping[str, CatalogueEntry]:
     """Return the shipped catalogue by name."""
     return parse_catalogue(files("rackgate.engines").joinpath("catalogue.toml").read_text("utf-8"))
+
+
+def kind_of(settings: Mapping[str, object]) -> CatalogueEntry | None:
+    """Return the kind that an engine's settings name: the target file's own, or one that ships."""
+    name, own = str(settings.get("engine", "")), settings.get(OWN_KIND)
+    return _entry(name, own) if isinstance(own, Mapping) else catalogue().get(name)
 
 
 def parse_catalogue(text: str) -> Mapping[str, CatalogueEntry]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from rackgate.engines.catalogue import catalogue
+from rackgate.engines.catalogue import catalogue, kind_of
 from rackgate.engines.client import key_headers
 from rackgate.nouns.engine import LaunchFailed
 from rackgate.nouns.route import DIRECT, Route
@@ -38,7 +38,7 @@ def written_metrics(spec: EngineSpec) -> str:
     """Return `spec.metrics`, else what the catalogue says of its kind; "" for an engine without a page."""
     if spec.metrics is not None:
         return spec.metrics
-    entry = catalogue().get(str(spec.settings.get("engine", "")))
+    entry = kind_of(spec.settings)
     if entry is None and spec.protocol == "triton":
         entry = catalogue()["triton"]
     return (entry.metrics_path or "") if entry is not None else _USUAL

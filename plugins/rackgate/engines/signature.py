@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from rackgate.engines.launchers.filling import entry_of, with_defaults
+from rackgate.engines.catalogue import kind_of
+from rackgate.engines.launchers.filling import with_defaults
 from rackgate.nouns.engine import Engine
 from rackgate.nouns.target import EngineSpec
 
@@ -56,7 +57,7 @@ def reset_prefix_cache(engine: Engine, limit_s: float = 10.0) -> bool:
     False for an engine whose catalogue entry has no such path, or that does not offer it as it was
     started: then only freshly salted prompts make two loads comparable.
     """
-    entry = entry_of(engine.spec.settings)
+    entry = kind_of(engine.spec.settings)
     if entry is None or not entry.cache_reset_path:
         return False
     import httpx

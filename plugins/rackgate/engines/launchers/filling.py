@@ -6,11 +6,12 @@ import difflib
 import re
 from collections.abc import Mapping
 
-from rackgate.engines.catalogue import CatalogueEntry
+from rackgate.engines.catalogue import OWN_KIND, CatalogueEntry, catalogue, kind_of
 from rackgate.engines.launchers.settings import (
     NUMBER,
     PORT,
     SHARE,
+    TABLE,
     TEXT,
     TEXT_TABLE,
     TEXTS,
@@ -24,6 +25,7 @@ from rackgate.nouns.target import EngineSpec
 
 ENGINE_KEYS = {
     "engine": Key(kind=TEXT),
+    OWN_KIND: Key(kind=TABLE),
     "model_path": Key(kind=TEXT),
     "tensor_parallel": Key(kind=WHOLE),
     "context_tokens": Key(kind=WHOLE),
@@ -49,23 +51,11 @@ IMAGE_KEYS = {
 _OPTIONS = ("tensor_parallel", "context_tokens", "memory_utilisation")
 
 
-def entry_of(settings: Mapping[str, object]) -> CatalogueEntry | None:
-    """Return the catalogue's entry that the table names, or None."""
-    name = settings.get("engine")
-    if name is None:
-        return None
-    from rackgate.engines.catalogue import catalogue
-
-    return catalogue().get(str(name))
-
-
 def engine_problems(settings: Mapping[str, object]) -> list[str]:
     """Return what is wrong with the name of the catalogue engine."""
     name = settings.get("engine")
-    if not isinstance(name, str) or entry_of(settings) is not None:
+    if not isinstance(name, str) or kind_of(settings) is not None:
         return []
-    from rackgate.engines.catalogue import catalogue
-
     near = difflib.get_close_matches(name, catalogue(), n=1, cutoff=0.5)
     return [
         f"no engine {name!r}; "
@@ -78,7 +68,7 @@ def with_defaults(settings: Mapping[str, object], *, boxed: bool, cards: int = 0
 
     `boxed` is for launchers that start an image, whose entry point the command follows.
     """
-    entry = entry_of(settings)
+    entry = kind_of(settings)
     if entry is None:
         return dict(settings)
     words = entry.arguments if boxed else entry.command

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rackgate.engines.catalogue import kind_of
 from rackgate.engines.launchers.secrets import hidden_values
 from rackgate.engines.launchers.signatures import Explanation, explain
 from rackgate.engines.probe import EngineProbe
@@ -30,9 +31,7 @@ class ExplainedFailure(LaunchFailed):
 
 def _known(spec: EngineSpec, text: str) -> Explanation | None:
     """Return the known failure, those of the catalogue's engine first."""
-    from rackgate.engines.launchers.filling import entry_of
-
-    entry = entry_of(spec.settings)
+    entry = kind_of(spec.settings)
     return explain(text, entry.failures if entry else ())
 
 

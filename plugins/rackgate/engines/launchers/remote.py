@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
+from rackgate.engines.catalogue import OWN_KIND
 from rackgate.engines.client import key_headers
 from rackgate.engines.launchers.filling import engine_problems
 from rackgate.engines.launchers.pods.cluster import ClusterRefused, open_cluster
 from rackgate.engines.launchers.pods.remote_pods import POD_KEYS, RemotePods
 from rackgate.engines.launchers.progress import silent
-from rackgate.engines.launchers.settings import NUMBER, TEXT, Key, number, problems_of, text
+from rackgate.engines.launchers.settings import NUMBER, TABLE, TEXT, Key, number, problems_of, text
 from rackgate.engines.probe import probe_engine
 from rackgate.nouns.engine import Engine, LaunchFailed
 from rackgate.nouns.target import EngineSpec
 
-KEYS = {"ready_timeout_s": Key(kind=NUMBER), "engine": Key(kind=TEXT), **POD_KEYS}
+KEYS = {"ready_timeout_s": Key(kind=NUMBER), "engine": Key(kind=TEXT), OWN_KIND: Key(kind=TABLE), **POD_KEYS}
 
 
 def check_settings(settings: Mapping[str, object]) -> list[str]:

@@ -62,6 +62,7 @@ COUNT = "a whole number of at least 1, or 'all'"
 SHARE = "a number above 0 and at most 1"
 FLAG = "true or false"
 TABLES = "a list of tables"
+TABLE = "a table"
 
 _FITS: dict[str, Callable[[object], bool]] = {
     TEXT: _is_text,
@@ -75,6 +76,7 @@ _FITS: dict[str, Callable[[object], bool]] = {
     SHARE: _is_share,
     FLAG: lambda value: isinstance(value, bool),
     TABLES: _is_tables,
+    TABLE: lambda value: isinstance(value, Mapping),
 }
 
 

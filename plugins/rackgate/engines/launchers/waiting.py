@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rackgate.engines.launchers.filling import entry_of
+from rackgate.engines.catalogue import kind_of
 from rackgate.engines.launchers.members import EngineGroup, Part, PartSpec
 from rackgate.engines.launchers.outcome import ended, log_end, not_ready, start_refused
 from rackgate.engines.launchers.progress import ProgressWatch
@@ -37,7 +37,7 @@ class Start:
 
 def check_protocol(spec: EngineSpec, front: PartSpec, what: str) -> None:
     """Raise `LaunchFailed` if the catalogue's engine does not speak the engine's protocol."""
-    entry = entry_of(front.spec.settings)
+    entry = kind_of(front.spec.settings)
     family = protocol_named(spec.protocol).dialect.family
     if entry is not None and not {spec.protocol, family} & set(entry.protocols):
         raise start_refused(
@@ -60,7 +60,7 @@ def ready_engine(start: Start) -> Engine:
 
     Raises `LaunchFailed` as soon as a part ends, else when the deadline is over.
     """
-    entry = entry_of(start.spec.settings)
+    entry = kind_of(start.spec.settings)
     watch = ProgressWatch(
         entry.progress if entry else (),
         {name: part.tail for name, part in start.parts.items()},

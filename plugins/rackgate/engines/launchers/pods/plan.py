@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 
+from rackgate.engines.catalogue import kind_of
 from rackgate.engines.launch_records import owner_labels
 from rackgate.engines.launchers.filling import (
-    entry_of,
     filled_environment,
     filled_in,
     placeholders,
@@ -42,7 +42,7 @@ def pod_plan(spec: EngineSpec, run_id: str) -> PodPlan:
     token = uuid.uuid4().hex[:12]
     port = whole(settings, "port", 8000)
     values = placeholders(spec, "0.0.0.0", port)
-    entry = entry_of(settings)
+    entry = kind_of(settings)
     name = re.sub(r"[^a-z0-9]+", "-", spec.name.lower()).strip("-")[:40]
     facts = owner_labels(run_id, spec.name, token)
     plan = PodPlan(
