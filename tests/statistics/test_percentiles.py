@@ -89,6 +89,26 @@ def test_order_ranks_agree_with_the_binomial_in_exact_fractions(count, percent, 
     assert (lower, upper) == order_ranks(count, percent / 100, confidence / 100)
 
 
+@pytest.mark.parametrize("count", range(1, 41))
+def test_order_ranks_decide_ties_as_exact_fractions_do(count):
+    levels = [
+        (percent, confidence)
+        for percent in (1, 5, 10, 20, 50, 80, 90, 95, 99)
+        for confidence in (50, 80, 90, 95, 99)
+    ]
+    for percent, confidence in levels:
+        share, level = Fraction(percent, 100), Fraction(confidence, 100)
+        tails = [exact_cdf(k, count, share) for k in range(count)]
+        upper = next((k + 1 for k in range(count) if tails[k] >= level), None)
+        lower = max((k + 1 for k in range(count) if tails[k] <= 1 - level), default=None)
+        assert (lower, upper) == order_ranks(count, percent / 100, confidence / 100), (percent, confidence)
+
+
+def test_a_tie_at_one_sample_bounds_from_below():
+    assert (1, None) == order_ranks(1, 0.95, 0.95)
+    assert 2 == samples_needed(0.5, 0.75)
+
+
 @given(st.integers(1, 5000), st.floats(0.01, 0.999), st.floats(0.5, 0.999))
 def test_bounds_enclose_the_observed_percentile(count, quantile, confidence):
     values = np.arange(1.0, count + 1.0)

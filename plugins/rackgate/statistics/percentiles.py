@@ -40,6 +40,10 @@ def percentile_bounds(values: npt.ArrayLike, quantile: float, confidence: float 
     )
 
 
+_TIE = 1e-12
+"""Tails closer than this to a confidence are equal to it: rounding must not decide a tie."""
+
+
 @lru_cache(maxsize=256)
 def order_ranks(count: int, quantile: float, confidence: float) -> tuple[int | None, int | None]:
     """Return the ranks (from 1) of the order statistics that bound the percentile from below and above.
@@ -54,8 +58,8 @@ def order_ranks(count: int, quantile: float, confidence: float) -> tuple[int | N
         return None, None
     first, weights = binomial_window(count, quantile)
     tail = np.minimum(np.cumsum(weights), 1.0)
-    upper = first + int(np.searchsorted(tail, confidence, side="left")) + 1
-    lower = first + int(np.searchsorted(tail, 1.0 - confidence, side="right"))
+    upper = first + int(np.searchsorted(tail, confidence - _TIE, side="left")) + 1
+    lower = first + int(np.searchsorted(tail, 1.0 - confidence + _TIE, side="right"))
     return (lower if lower >= 1 else None), (upper if upper <= count else None)
 
 
@@ -66,7 +70,7 @@ def samples_needed(quantile: float, confidence: float = 0.95) -> int:
     """
     _check_share(quantile, "quantile")
     _check_share(confidence, "confidence")
-    return max(1, math.ceil(math.log(1.0 - confidence) / math.log(quantile)))
+    return max(1, math.ceil(math.log(1.0 - confidence) / math.log(quantile) - _TIE))
 
 
 def _rank(count: int, quantile: float) -> int:
