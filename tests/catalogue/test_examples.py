@@ -10,7 +10,7 @@ from rackgate.config.target_file import load_target
 from rackgate.engines.launchers import settings_checkers
 from rackgate.engines.launchers.members import parts_of
 from rackgate.metrics.shipped import shipped_registry
-from rackgate.nouns.decode import noun_of
+from rackgate.nouns.decode import decode
 from rackgate.nouns.slo import STAGES
 from rackgate.nouns.target import Target
 from rackgate.run.payloads import target_entry
@@ -44,7 +44,7 @@ def test_an_example_is_a_valid_target(path):
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_a_target_is_read_again_from_what_the_first_record_says_of_it(path):
     target = load_target(path, settings_checkers())
-    assert target == noun_of(Target, json.loads(json.dumps(target_entry(target))))
+    assert target == decode(Target, json.loads(json.dumps(target_entry(target))))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -14,7 +14,7 @@ from rackgate.engines.launchers import settings_checkers
 from rackgate.engines.launchers.processes.launcher import process
 from rackgate.engines.metrics_page import metrics_url
 from rackgate.metrics.shipped import shipped_registry
-from rackgate.nouns.decode import noun_of
+from rackgate.nouns.decode import decode
 from rackgate.nouns.engine import LaunchFailed
 from rackgate.nouns.slo import Scope, Slo
 from rackgate.nouns.target import Target
@@ -97,7 +97,7 @@ def test_its_known_failure_explains_a_start_that_fails(tmp_path):
 
 
 def test_the_kind_survives_the_records_of_a_run():
-    (engine,) = noun_of(Target, asdict(target())).engines
+    (engine,) = decode(Target, asdict(target())).engines
     assert "LPU serve" == engine.settings["engine_kind"]["title"]
 
 

@@ -8,7 +8,7 @@ from rackgate.discovery.local import local_target
 from rackgate.discovery.look import look_at_this_machine
 from rackgate.hosts.runner import LocalRunner, RootRunner
 from rackgate.nouns.measurement import Reason
-from rackgate.preflight.hosts import look_into_nodes
+from rackgate.preflight.hosts import inspect_hosts
 
 SMI = (
     "nvidia-smi_--query-gpu_index_uuid_serial_name_pci.bus_id_driver_version"
@@ -99,7 +99,7 @@ def test_preflight_does_not_wait_again_for_a_driver_that_hung_a_moment_ago(hangi
     before = hanging.read_text()
     assert sorted(before.splitlines()) == sorted({*before.splitlines()})
     target = local_target(replace(machine, services=()))
-    look = look_into_nodes(target, hung={machine.host: machine.hung})
+    look = inspect_hosts(target, hung={machine.host: machine.hung})
     assert before == hanging.read_text()
     told = look.facts[machine.host]["driver_answer"]
     assert (Reason.TIMEOUT, "nvidia-smi did not end within 1 s") == (told.reason, told.detail)
@@ -111,5 +111,5 @@ def test_a_driver_that_answered_is_asked_again(hanging):
     machine = look_at_this_machine(deadline_s=1.0)
     assert {} == machine.hung
     before = hanging.read_text()
-    look_into_nodes(local_target(replace(machine, services=())), hung={machine.host: machine.hung})
+    inspect_hosts(local_target(replace(machine, services=())), hung={machine.host: machine.hung})
     assert before != hanging.read_text()

@@ -17,7 +17,7 @@ from rackgate.nouns.verdict import Verdict
 from rackgate.preflight.card_memory import unaccounted_memory
 from rackgate.preflight.engines import probe_engines, probe_gateway
 from rackgate.preflight.host_metrics import of_group
-from rackgate.preflight.hosts import look_into_nodes
+from rackgate.preflight.hosts import inspect_hosts
 from rackgate.preflight.nodes import measured_nodes, probe_cards
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.stages.site import Site
@@ -52,7 +52,7 @@ def test_the_doctor_says_beforehand_what_preflight_then_says(registry, scenario,
             **probe_engines(site.target, site.failures),
             **probe_gateway(site.gateway(), site.failures),
             **probe_cards(site.target),
-            **measured_nodes(site.target, look_into_nodes(site.target)).probes,
+            **measured_nodes(site.target, inspect_hosts(site.target)).probes,
         }
         probes |= unaccounted_memory(site.target, probes)
     seen = Observation(stage="preflight", target=site.target, probes=probes)

@@ -15,7 +15,7 @@ from rackgate.cli import main
 from rackgate.evidence.record import read_records
 from rackgate.nouns.measurement import Symptom
 from rackgate.nouns.slo import Check, Op, Scope, Slo
-from rackgate.rejudge.finished_run import Finished
+from rackgate.rejudge.finished_run import FinishedRun
 
 pytestmark = pytest.mark.slow
 
@@ -276,6 +276,6 @@ def test_codes_that_were_seen_stay_with_what_was_probed():
         "reason": None,
         "symptoms": [seen],
     }
-    known = Finished(folder=Path(), records=(record,), digest="", target=None, loads={})
+    known = FinishedRun(folder=Path(), records=(record,), digest="", target=None, loads={})
     measured = known.recorded(Check(slo=row, entity="node1/gpu0"))
     assert (Symptom(**seen),) == measured.symptoms

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rackgate.checks.plan import plan_checks
 from rackgate.judging.ledger import Ledger
 from rackgate.judging.message import headline, scope_text
-from rackgate.judging.mtbf import proven_endurance
+from rackgate.judging.mtbf import proven_mtbf
 from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.slo import STAGES, Check, Op, Scope, Severity, Slo
 from rackgate.nouns.verdict import Verdict
@@ -322,17 +322,17 @@ def test_the_headline_counts_the_warnings(ledger):
 
 
 def test_a_soak_without_a_failure_proves_a_third_of_its_card_hours_and_no_more(ledger):
-    said = proven_endurance(ledger(), 72 * 3600.0)
+    said = proven_mtbf(ledger(), 72 * 3600.0)
     assert "soak: 288 card-hours without a failure prove" in said
     assert "at least 96 card-hours (95 %), no more" in said
 
 
 @pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN])
 def test_a_soak_with_one_unmet_row_proves_no_endurance(ledger, verdict):
-    assert "" == proven_endurance(ledger({"soak.temperature @ node1/gpu0": verdict}), 3600.0)
+    assert "" == proven_mtbf(ledger({"soak.temperature @ node1/gpu0": verdict}), 3600.0)
 
 
 def test_a_card_that_was_not_soaked_adds_no_hours(ledger):
     gone = ledger({"single_card.ttft @ node1/gpu0": Verdict.FAIL})
-    assert "soak: 3 card-hours" in proven_endurance(gone, 3600.0)
-    assert "" == proven_endurance(ledger(), 0.0)
+    assert "soak: 3 card-hours" in proven_mtbf(gone, 3600.0)
+    assert "" == proven_mtbf(ledger(), 0.0)

@@ -13,7 +13,7 @@ from rackgate.hosts.runner import Ran
 from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.node import NodeAccess, Redfish
 from rackgate.nouns.slo import Op, Scope, Slo
-from rackgate.preflight.hosts import look_into_nodes
+from rackgate.preflight.hosts import inspect_hosts
 from rackgate.preflight.nodes import measured_nodes, probe_cards
 from rackgate.telemetry.cards.nvidia_smi_source import COLUMNS, SmiSource
 
@@ -141,7 +141,7 @@ def test_preflight_reads_a_host_and_its_kernel_log():
     access = [NodeAccess(root=str(ROOTS / name)) for name in ("healthy", "neglected")]
     nodes = tuple(replace(node, access=one) for node, one in zip(rack.nodes, access, strict=True))
     rack = replace(rack, nodes=nodes)
-    found = measured_nodes(rack, look_into_nodes(rack)).probes
+    found = measured_nodes(rack, inspect_hosts(rack)).probes
     names = ("host_module", "host_driver", "host_cuda", "clock_offset_s", "xids_since_boot")
     assert [found[name, "n1"].value for name in names] == [0.0, 0.0, 0.0, pytest.approx(12e-6), 0.0]
     assert [found[name, "n2"].value for name in names] == [1.0, 1.0, 2.0, 0.25, 2.0]
@@ -149,7 +149,7 @@ def test_preflight_reads_a_host_and_its_kernel_log():
 
 def test_a_node_that_is_not_opened_is_not_looked_into():
     closed = target(cards=2)
-    assert measured_nodes(closed, look_into_nodes(closed)).probes == {}
+    assert measured_nodes(closed, inspect_hosts(closed)).probes == {}
 
 
 class Asked:

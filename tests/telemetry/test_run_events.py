@@ -11,7 +11,13 @@ from rackgate.nouns.target import EngineSpec, Member, Target
 from rackgate.telemetry.assembly import TelemetryPlan, kernel_log_of
 from rackgate.telemetry.kernel.local_source import KernelLogSource, may_be_read
 from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
-from rackgate.telemetry.kernel.run_events import RUN_FIELDS, RUN_PROBES, judged_of_run, probe_run, told_of_run
+from rackgate.telemetry.kernel.run_events import (
+    RUN_FIELDS,
+    RUN_PROBES,
+    event_entries,
+    judged_of_run,
+    probe_run,
+)
 from rackgate.telemetry.reading import KERNEL_EVENTS, Reading
 from rackgate.telemetry.sampler import Sampler
 from rackgate.telemetry.table import TelemetryTable
@@ -91,7 +97,7 @@ def test_each_event_is_told_with_whose_it_is_and_the_fault_that_explains_it():
     nameless = xid(79, 30, entity="n1", text="gone (PCI 0000:2b:00.0)")
     table = TelemetryTable.from_readings([*watched(), xid(45, 101), nameless])
     judged = judged_of_run(TARGET, table, RUN, faults=[fault], profile="ci")
-    (lost_ns, lost), (ours_ns, ours) = told_of_run(judged, TARGET)
+    (lost_ns, lost), (ours_ns, ours) = event_entries(judged, TARGET)
     assert (lost_ns, lost["entity"], lost["pci"]) == (30 * SECOND, "n1", "0000:2b:00.0")
     assert (lost["verdict"], lost["serial"], lost["fault"]) == ("FAIL", None, None)
     assert (ours_ns, ours["entity"], ours["pci"]) == (101 * SECOND, "n1/gpu0", "0000:1b:00.0")

@@ -17,7 +17,7 @@ from rackgate.hosts.ssh import SshRunner
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Card, Expect, Node, NodeAccess
 from rackgate.nouns.target import Target
-from rackgate.preflight.hosts import look_into_nodes, who_answered
+from rackgate.preflight.hosts import inspect_hosts, who_answered
 from rackgate.preflight.nodes import measured_nodes
 from rackgate.telemetry.assembly import assemble, plan_of
 from rackgate.telemetry.cards.nvidia_smi_source import SmiSource
@@ -84,7 +84,7 @@ def test_all_sources_and_looks_at_a_node_share_one_connection_that_ends_with_the
     assert [SmiSource, HostSource, RemoteKernelLog] == [type(source) for source in sources]
     try:
         with ThreadPoolExecutor(max_workers=4) as pool:
-            look = pool.submit(lambda: measured_nodes(target, look_into_nodes(target)))
+            look = pool.submit(lambda: measured_nodes(target, inspect_hosts(target)))
             polled = list(pool.map(lambda source: source.poll(), sources))
             assert ("clock_offset_s", "n1") in look.result().probes
     finally:
@@ -165,7 +165,7 @@ def test_a_look_at_hosts_waits_once_for_the_one_that_hangs_and_says_who_answered
     servers.stop("node")
     try:
         begin = time.monotonic()
-        look = look_into_nodes(target)
+        look = inspect_hosts(target)
         waited_s = time.monotonic() - begin
     finally:
         servers.resume("node")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
 
     from rackgate.metrics.registry import Registry
-    from rackgate.rejudge.judging import Judged
+    from rackgate.rejudge.judging import Rejudgement
 
 
 _ACCEPTED = ("PASS", "WARN", "declared", "not_assessed")
@@ -56,7 +56,7 @@ def _judge_run(options: argparse.Namespace) -> int:
     from rackgate.config.acceptance_file import load_acceptance
     from rackgate.config.problems import ConfigError
     from rackgate.rejudge.finished_run import read_finished
-    from rackgate.rejudge.judging import judge_again
+    from rackgate.rejudge.judging import rejudge
 
     if options.view == "default":
         raise ConfigError(["--view default: that is the run's own judgement"])
@@ -67,7 +67,7 @@ def _judge_run(options: argparse.Namespace) -> int:
     view = options.run_folder / "views" / options.view
     # Who names no other file asks what the run was asked; rows that ship since then are no news of it.
     own = options.slo is None and options.profile in (None, finished.run["profile"])
-    judged = judge_again(finished, acceptance, registry, view, only_asked=own)
+    judged = rejudge(finished, acceptance, registry, view, only_asked=own)
     paths = write_views(options.run_folder, options.view)
     if options.json:
         sys.stdout.write(json.dumps(_plain(judged, paths), indent=2, ensure_ascii=False) + "\n")
@@ -91,7 +91,7 @@ def _registry() -> Registry:
     return registry
 
 
-def _plain(judged: Judged, paths: list[Path]) -> dict[str, Any]:
+def _plain(judged: Rejudgement, paths: list[Path]) -> dict[str, Any]:
     return {
         **{name: judged.end[name] for name in ("headline", "verdict", "accepted", "scope_text", "counts")},
         "verdicts": judged.verdicts,
@@ -101,7 +101,7 @@ def _plain(judged: Judged, paths: list[Path]) -> dict[str, Any]:
     }
 
 
-def _text(judged: Judged, paths: list[Path], *, same: bool) -> str:
+def _text(judged: Rejudgement, paths: list[Path], *, same: bool) -> str:
     lines = [message for check, message in judged.messages.items() if judged.verdicts[check] not in _ACCEPTED]
     lines += [f"{check}: was {was}, is {now}" for check, (was, now) in judged.changed.items()]
     whose = "the acceptance of the run" if same else "another acceptance than the run's"

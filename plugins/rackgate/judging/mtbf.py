@@ -7,7 +7,7 @@ from rackgate.judging.message import number
 from rackgate.nouns.verdict import Verdict
 
 
-def proven_endurance(ledger: Ledger, soaked_s: float) -> str:
+def proven_mtbf(ledger: Ledger, soaked_s: float) -> str:
     """Return the mean time between failures that a soak of `soaked_s` seconds proves, in a sentence.
 
     Empty if not every check of the soak passed, or if no card took part.

@@ -8,11 +8,11 @@ from typing import Any
 
 from rackgate.judging.ledger import Ledger
 from rackgate.judging.message import headline, scope_text
-from rackgate.judging.mtbf import proven_endurance
+from rackgate.judging.mtbf import proven_mtbf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class RunVerdict:
     """Whether a run is accepted, and its last record.
 
     `complete` is False for a run that was stopped; `partial_why` says what of the acceptance was not asked.
@@ -52,7 +52,7 @@ class Ending:
             "accepted": self.met and not self.partial_why,
             "headline": self.headline,
             "scope_text": scope_text(self.ledger),
-            "endurance": proven_endurance(self.ledger, self.soaked_s),
+            "endurance": proven_mtbf(self.ledger, self.soaked_s),
             "counts": self.ledger.counts(),
             "other_failures": sorted(self.other_failures),
             "not_checked": dict(self.not_checked),

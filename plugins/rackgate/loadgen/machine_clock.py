@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from time import perf_counter_ns
 
-from rackgate.nouns.decode import noun_of
+from rackgate.nouns.decode import decode
 from rackgate.nouns.sample import Sample
 
 _MOST_DRIFT = 500e-6
@@ -121,6 +121,6 @@ def keep_clock(path: Path, clock: MachineClock) -> None:
 def read_clock(path: Path) -> MachineClock | None:
     """Return the readings that were kept; None where there are none."""
     try:
-        return noun_of(MachineClock, json.loads(path.read_text(encoding="utf-8")))
+        return decode(MachineClock, json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None

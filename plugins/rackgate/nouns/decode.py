@@ -13,7 +13,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 _Noun = TypeVar("_Noun")
 
 
-def noun_of(kind: type[_Noun], plain: Any) -> _Noun:
+def decode(kind: type[_Noun], plain: Any) -> _Noun:
     """Return the frozen dataclass that `dataclasses.asdict` made plain data of, nested ones included.
 
     What the plain data has beyond the fields is left out, what it lacks takes its default. Raises

@@ -13,7 +13,7 @@ from rackgate.nouns.measurement import Reason
 from rackgate.nouns.verdict import Verdict
 from rackgate.plugin.errors import Unmet
 from rackgate.plugin.items import CHECK, LEDGER_TEST, STAGE
-from rackgate.plugin.load_line import LoadLine
+from rackgate.plugin.progress_line import ProgressLine
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -72,7 +72,7 @@ class Recorder:
         """Let long measurements say what they are doing."""
         if self._config.get_verbosity() >= _QUIET:
             self._run.progress.say = self._say
-            self._run.progress.teller = LoadLine(self._config.pluginmanager, self._say)
+            self._run.progress.teller = ProgressLine(self._config.pluginmanager, self._say)
 
     def _say(self, text: str) -> None:
         manager = self._config.pluginmanager

@@ -23,11 +23,11 @@ from rackgate.judging.ledger import Ledger
 from rackgate.metrics.inputs import UnknownInput
 from rackgate.metrics.registry import RegisteredTwice, Registry
 from rackgate.nouns.slo import STAGES
-from rackgate.plugin.conclusion import Conclusion
 from rackgate.plugin.items import Stages
 from rackgate.plugin.junit import JUnit
 from rackgate.plugin.options import Options, is_dry, misread_paths, resolve_options
 from rackgate.plugin.recorder import Recorder
+from rackgate.plugin.run_end import Conclusion
 from rackgate.run.log import FolderInUse
 from rackgate.run.run import Run
 

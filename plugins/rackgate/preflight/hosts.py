@@ -28,7 +28,7 @@ _LOST = (Reason.TIMEOUT, Reason.UNREACHABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodesLook:
+class HostInspection:
     """What was seen of hosts before any engine was started: facts by node, and what was measured at once.
 
     `firmware` are the versions of each node's controller by its ids.
@@ -39,12 +39,12 @@ class NodesLook:
     firmware: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def look_into_nodes(
+def inspect_hosts(
     target: Target,
     *,
     profile: str = "smoke",
     hung: Mapping[str, Mapping[str, Fact]] = MappingProxyType({}),
-) -> NodesLook:
+) -> HostInspection:
     """Look at each node that can be asked, side by side: facts, kernel's log, storage, containers.
 
     What the log says counts by the classes of the profile. A node that does not answer costs one deadline,
@@ -63,10 +63,10 @@ def look_into_nodes(
             found.update(probes)
             if known is not None:
                 facts[node.name] = known
-    return NodesLook(facts=facts, probes=found)
+    return HostInspection(facts=facts, probes=found)
 
 
-def who_answered(look: NodesLook) -> str:
+def who_answered(look: HostInspection) -> str:
     """Return which of the hosts that were asked answered, and why the others did not."""
     mute = {node: known["kernel"] for node, known in look.facts.items() if known["kernel"].value is None}
     text = f"{len(look.facts) - len(mute)} of {len(look.facts)} hosts answered"

@@ -20,7 +20,7 @@ from rackgate.preflight.chassis import firmware_of_nodes, probe_chassis
 from rackgate.preflight.driver import probe_domains, probe_driver
 from rackgate.preflight.host_findings import probe_hosts, probe_same
 from rackgate.preflight.host_metrics import not_measured, of_group
-from rackgate.preflight.hosts import NodesLook
+from rackgate.preflight.hosts import HostInspection
 from rackgate.preflight.inventory import probe_holders, probe_listing, probe_pins
 from rackgate.preflight.links import probe_links
 from rackgate.telemetry.reading import REQUIRED, Reading
@@ -81,7 +81,7 @@ def _soundness(card: str, readings: list[Reading]) -> ProbeResults:
     return found
 
 
-def measured_nodes(target: Target, look: NodesLook, own_groups: Collection[int] = ()) -> NodesLook:
+def measured_nodes(target: Target, look: HostInspection, own_groups: Collection[int] = ()) -> HostInspection:
     """Return a look at nodes with what it means, and with what their controllers say now.
 
     `own_groups` are the process groups of engines that this run started on this machine before the look.
@@ -89,7 +89,7 @@ def measured_nodes(target: Target, look: NodesLook, own_groups: Collection[int] 
     firmware = firmware_of_nodes(target.nodes)
     probes = probe_chassis(target.nodes) | dict(look.probes)
     probes |= measured_hosts(target, look.facts, own_groups, firmware)
-    return NodesLook(facts=look.facts, probes=probes, firmware=firmware)
+    return HostInspection(facts=look.facts, probes=probes, firmware=firmware)
 
 
 def recorded_facts(

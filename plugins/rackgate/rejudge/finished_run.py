@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rackgate.evidence.record import SCHEMA
-from rackgate.nouns.decode import noun_of
+from rackgate.nouns.decode import decode
 from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import OPEN_WARNING, Bounds, Measurement, Reason, Symptom, missing
 from rackgate.nouns.slo import Check
@@ -24,7 +24,7 @@ class NoEvidence(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class FinishedRun:
     """The records of a run folder, and the nouns in them. `digest` is the SHA-256 of `records.jsonl`."""
 
     folder: Path
@@ -76,7 +76,7 @@ class Finished:
         return missing(row.metric, check.entity, row.unit, Reason.ABSENT, text)
 
 
-def read_finished(folder: Path) -> Finished:
+def read_finished(folder: Path) -> FinishedRun:
     """Return a run folder's evidence. Raises `NoEvidence` with the reason where there is none to judge."""
     path = folder / "evidence" / "records.jsonl"
     try:
@@ -96,11 +96,11 @@ def read_finished(folder: Path) -> Finished:
     if records[0].get("schema") != SCHEMA:
         raise NoEvidence(f"{path}: schema {records[0].get('schema')}, this version reads {SCHEMA}")
     try:
-        target = noun_of(Target, records[0]["target"])
-        loads = {name: noun_of(Load, load) for name, load in records[0]["loads"].items()}
+        target = decode(Target, records[0]["target"])
+        loads = {name: decode(Load, load) for name, load in records[0]["loads"].items()}
     except (KeyError, TypeError, ValueError) as error:
         raise NoEvidence(f"{path}: the first record cannot be read: {error!r}") from error
-    return Finished(
+    return FinishedRun(
         folder=folder,
         records=tuple(records),
         digest=hashlib.sha256(content).hexdigest(),

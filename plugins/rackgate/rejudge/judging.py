@@ -14,19 +14,19 @@ from rackgate.config.acceptance_file import Acceptance
 from rackgate.evidence.record import JUDGEMENT
 from rackgate.evidence.redaction import Redactor
 from rackgate.judging.ledger import Ledger
-from rackgate.judging.run_verdict import Ending
+from rackgate.judging.run_verdict import RunVerdict
 from rackgate.metrics.observation import Observation
 from rackgate.metrics.registry import Registry
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.slo import STAGES, Check
-from rackgate.rejudge.finished_run import Finished
-from rackgate.rejudge.observation import offered_otherwise, seen_again
+from rackgate.rejudge.finished_run import FinishedRun
+from rackgate.rejudge.observation import load_differences, rebuild_observation
 from rackgate.run.run import Run
 from rackgate.stages.load_runs import lag_limit_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Rejudgement:
     """A later judgement: its last record, each verdict, and what the run itself had said.
 
     `left_out` counts the checks that the run had not asked and that were left out therefore.
@@ -49,9 +49,9 @@ class Judged:
         }
 
 
-def judge_again(
-    finished: Finished, acceptance: Acceptance, registry: Registry, view: Path, *, only_asked: bool = False
-) -> Judged:
+def rejudge(
+    finished: FinishedRun, acceptance: Acceptance, registry: Registry, view: Path, *, only_asked: bool = False
+) -> Rejudgement:
     """Judge the run by `acceptance` and write the records of that into the folder `view`.
 
     What stands in samples and telemetry is computed anew, what was probed is taken from the run's own
@@ -80,7 +80,7 @@ def judge_again(
         view.mkdir(parents=True, exist_ok=True)
         shutil.move(run.evidence / "records.jsonl", view / JUDGEMENT)
     verdicts = {check: ledger.skipped.get(check, str(verdict)) for check, verdict in ledger.verdicts.items()}
-    return Judged(
+    return Rejudgement(
         end=end,
         verdicts=verdicts,
         before=finished.verdicts(),
@@ -89,7 +89,7 @@ def judge_again(
     )
 
 
-def _about(finished: Finished) -> dict[str, Any]:
+def _about(finished: FinishedRun) -> dict[str, Any]:
     return {
         "run_id": finished.run.get("run_id"),
         "records_sha256": finished.digest,
@@ -102,7 +102,7 @@ def _about(finished: Finished) -> dict[str, Any]:
 class _Judging:
     """The checks in the order of the stages; gates close as they would have closed in the run."""
 
-    def __init__(self, run: Run, finished: Finished) -> None:
+    def __init__(self, run: Run, finished: FinishedRun) -> None:
         self._run = run
         self._finished = finished
         self._seen: dict[str, Observation] = {}
@@ -121,9 +121,7 @@ class _Judging:
         if row.stage == "selfcheck" or metric is None or not metric.needs_load:
             return self._finished.recorded(check)  # no sample holds it: it was measured directly
         name = row.load or ""
-        differs = offered_otherwise(
-            name, self._finished.loads.get(name), self._run.acceptance.loads.get(name)
-        )
+        differs = load_differences(name, self._finished.loads.get(name), self._run.acceptance.loads.get(name))
         if differs is not None:
             return missing(row.metric, check.entity, row.unit, Reason.UNSUPPORTED, differs.text)
         measured = self._run.measure(check, self._observation(row.stage))
@@ -133,7 +131,7 @@ class _Judging:
 
     def _observation(self, stage: str) -> Observation:
         if stage not in self._seen:
-            self._seen[stage] = seen_again(
+            self._seen[stage] = rebuild_observation(
                 self._finished,
                 stage,
                 loads=self._run.acceptance.loads,
@@ -144,15 +142,15 @@ class _Judging:
         return self._seen[stage]
 
 
-def _soaked_s(finished: Finished) -> float:
+def _soaked_s(finished: FinishedRun) -> float:
     soaks = (record for record in finished.of("load") if record["stage"] == "soak")
     return float(sum(max(0, record["end_ns"] - record["start_ns"]) / 1e9 for record in soaks))
 
 
-def _end(run: Run, finished: Finished) -> dict[str, Any]:
+def _end(run: Run, finished: FinishedRun) -> dict[str, Any]:
     """Return the last record: a run that was cut short, partial or failed otherwise stays that."""
     own = finished.end or {}
-    ending = Ending(
+    ending = RunVerdict(
         ledger=run.ledger,
         complete=bool(own.get("complete")),
         partial_why=own.get("partial_why") or (),

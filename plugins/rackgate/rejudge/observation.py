@@ -12,11 +12,11 @@ from rackgate.loadgen.machine_clock import MachineClock
 from rackgate.loadgen.results.offered import Counters, OfferedLoad
 from rackgate.loadgen.results.table_file import read_samples
 from rackgate.metrics.observation import LoadRun, Observation
-from rackgate.nouns.decode import noun_of
+from rackgate.nouns.decode import decode
 from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import Reason
-from rackgate.rejudge.finished_run import Finished
+from rackgate.rejudge.finished_run import FinishedRun
 from rackgate.telemetry.table import TelemetryTable
 
 _JUDGED_ONLY = ("ttft_bound_ms", "tpot_bound_ms", "e2e_bound_ms")
@@ -28,18 +28,18 @@ _LOOK = ("start_ns", "end_ns", "steady_start_ns", "steady_end_ns", "peak_in_flig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Differs:
+class LoadDifferences:
     """A load that the run offered otherwise than it is agreed now; `text` names each difference."""
 
     load: str
     text: str
 
 
-def offered_otherwise(name: str, offered: Load | None, agreed: Load | None) -> Differs | None:
+def load_differences(name: str, offered: Load | None, agreed: Load | None) -> LoadDifferences | None:
     """Return how a load that was offered differs from the one that is agreed now, if it does."""
     if offered is None or agreed is None:
         text = f"the run knew no load '{name}'" if offered is None else f"no load '{name}' is agreed"
-        return Differs(load=name, text=text)
+        return LoadDifferences(load=name, text=text)
     parts = [
         f"{field.name} {_shown(getattr(offered, field.name))}, not {_shown(getattr(agreed, field.name))}"
         for field in fields(Load)
@@ -47,15 +47,15 @@ def offered_otherwise(name: str, offered: Load | None, agreed: Load | None) -> D
     ]
     if not parts:
         return None
-    return Differs(load=name, text=f"the run offered load '{name}' otherwise: {'; '.join(parts)}")
+    return LoadDifferences(load=name, text=f"the run offered load '{name}' otherwise: {'; '.join(parts)}")
 
 
 def _shown(value: object) -> str:
     return "none" if value is None else f"{value}"[:60]
 
 
-def seen_again(
-    finished: Finished,
+def rebuild_observation(
+    finished: FinishedRun,
     stage: str,
     *,
     loads: Mapping[str, Load],
@@ -84,7 +84,7 @@ def seen_again(
     )
 
 
-def _load_runs(finished: Finished, stage: str, loads: Mapping[str, Load]) -> tuple[LoadRun, ...]:
+def _load_runs(finished: FinishedRun, stage: str, loads: Mapping[str, Load]) -> tuple[LoadRun, ...]:
     """Return the runs of loads in their order; each begins with a look 0."""
     load_runs: list[LoadRun] = []
     for record in finished.of("load"):
@@ -98,7 +98,7 @@ def _load_runs(finished: Finished, stage: str, loads: Mapping[str, Load]) -> tup
     return tuple(load_runs)
 
 
-def _look(finished: Finished, record: Mapping[str, Any], loads: Mapping[str, Load]) -> OfferedLoad:
+def _look(finished: FinishedRun, record: Mapping[str, Any], loads: Mapping[str, Load]) -> OfferedLoad:
     load = finished.loads[record["load"]]
     agreed = loads.get(load.name, load)
     load = replace(load, **{name: getattr(agreed, name) for name in _JUDGED_ONLY})
@@ -117,13 +117,13 @@ def _look(finished: Finished, record: Mapping[str, Any], loads: Mapping[str, Loa
         label=record["label"],
         engines=tuple(record["engines"]),
         **{name: record[name] for name in _LOOK},
-        counters=noun_of(Counters, record["counters"]),
+        counters=decode(Counters, record["counters"]),
         samples=samples,
         samples_path=path,
         loop_lag_p99_ms=record["loop_lag_p99_ms"],
-        clocks=tuple(noun_of(MachineClock, clock) for clock in record.get("clocks") or ()),
+        clocks=tuple(decode(MachineClock, clock) for clock in record.get("clocks") or ()),
         prefix={
-            engine: noun_of(PrefixCounters, counted)
+            engine: decode(PrefixCounters, counted)
             for engine, counted in (record.get("prefix_cache") or {}).items()
         },
         server_ttft={
@@ -134,7 +134,7 @@ def _look(finished: Finished, record: Mapping[str, Any], loads: Mapping[str, Loa
     )
 
 
-def _sampled(finished: Finished, stage: str) -> tuple[float, int | None]:
+def _sampled(finished: FinishedRun, stage: str) -> tuple[float, int | None]:
     """Return the seconds between two samples of a signal and until when the stage had seen them."""
     said = [
         record
@@ -145,7 +145,7 @@ def _sampled(finished: Finished, stage: str) -> tuple[float, int | None]:
 
 
 def _telemetry(
-    finished: Finished, start: int, end: int, interval_s: float, seen_ns: int | None
+    finished: FinishedRun, start: int, end: int, interval_s: float, seen_ns: int | None
 ) -> TelemetryTable | None:
     import pyarrow as pa
 
@@ -158,9 +158,9 @@ def _telemetry(
         return None  # what rests on it is UNKNOWN: no telemetry in this run
 
 
-def _faults(finished: Finished, stage: str) -> tuple[FaultTimeline, ...]:
+def _faults(finished: FinishedRun, stage: str) -> tuple[FaultTimeline, ...]:
     return tuple(
-        noun_of(FaultTimeline, record["timeline"])
+        decode(FaultTimeline, record["timeline"])
         for record in finished.of("event")
         if record.get("event") == "fault_timeline" and record.get("stage") == stage
     )

@@ -13,7 +13,7 @@ from typing import Any
 from rackgate.evidence.record import Record, RecordLog
 from rackgate.evidence.redaction import Redactor
 from rackgate.nouns.target import GRADES
-from rackgate.run.payloads import redacted
+from rackgate.run.payloads import masked
 
 
 class FolderInUse(Exception):
@@ -77,7 +77,7 @@ class EvidenceLog:
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             t_ns=time.perf_counter_ns(),
             kind=kind,
-            payload=redacted(payload, self.redactor),
+            payload=masked(payload, self.redactor),
         )
         self._records.append(record)
         if self._on_record is not None:

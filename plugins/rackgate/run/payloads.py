@@ -121,12 +121,12 @@ def host_entry() -> dict[str, Any]:
     return {"node": socket.gethostname(), "kernel": platform.release(), "cores": os.cpu_count()}
 
 
-def redacted(value: Any, redactor: Redactor) -> Any:
+def masked(value: Any, redactor: Redactor) -> Any:
     """Return plain data with secrets taken out of every text, keys included."""
     if isinstance(value, str):
         return redactor.redact(str(value))
     if isinstance(value, dict):
-        return {redacted(key, redactor): redacted(item, redactor) for key, item in value.items()}
+        return {masked(key, redactor): masked(item, redactor) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [redacted(item, redactor) for item in value]
+        return [masked(item, redactor) for item in value]
     return value

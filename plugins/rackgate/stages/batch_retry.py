@@ -19,7 +19,7 @@ from rackgate.nouns.target import Target
 from rackgate.run.run import Run
 from rackgate.stages.observing import sample_gap_s, wait_for_sample_after
 from rackgate.stages.site import Site
-from rackgate.telemetry.kernel.run_events import RUN_FIELDS, judged_of_run, probe_run, told_of_run
+from rackgate.telemetry.kernel.run_events import RUN_FIELDS, event_entries, judged_of_run, probe_run
 from rackgate.telemetry.sampler import Sampler
 
 SHIPPED_RUNNER = (
@@ -80,7 +80,7 @@ def kernel_events_of_run(run: Run, target: Target, telemetry: Sampler) -> ProbeR
     window = (run.log.started_ns, end_ns)
     table = telemetry.window(*window, fields=RUN_FIELDS)
     judged = judged_of_run(target, table, window, faults=run.faults, profile=run.profile)
-    for moment_ns, entry in told_of_run(judged, target):
+    for moment_ns, entry in event_entries(judged, target):
         run.record("event", event="kernel", stage=run.log.stage_at(moment_ns), event_t_ns=moment_ns, **entry)
     return probe_run(judged, table, window, round(sample_gap_s(telemetry) * 1e9))
 

@@ -11,7 +11,7 @@ from rackgate.nouns.slo import Check, Severity
 from rackgate.nouns.verdict import Verdict
 from rackgate.preflight.card_memory import unaccounted_memory
 from rackgate.preflight.engines import probe_apis, probe_engines, probe_gateway
-from rackgate.preflight.hosts import look_into_nodes, who_answered
+from rackgate.preflight.hosts import inspect_hosts, who_answered
 from rackgate.preflight.nodes import (
     measured_hosts,
     measured_nodes,
@@ -34,7 +34,7 @@ def observe_preflight(run: Run, start_engines: Callable[[], Site]) -> Observatio
     only repeat at length what the host says.
     """
     run.say(f"{STAGE}: {len(run.target.nodes)} hosts")
-    hosts = look_into_nodes(run.target, profile=run.profile, hung=run.hung)
+    hosts = inspect_hosts(run.target, profile=run.profile, hung=run.hung)
     if hosts.facts:
         run.event("hosts", who_answered(hosts))
         run.say(f"{STAGE}: {who_answered(hosts)}")

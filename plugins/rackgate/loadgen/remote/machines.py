@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from rackgate.loadgen.child import start_child
 from rackgate.loadgen.remote.load_machine import About
 from rackgate.loadgen.requests.plan import Plan
-from rackgate.nouns.decode import noun_of
+from rackgate.nouns.decode import decode
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.target import LoadMachines
 
@@ -139,7 +139,7 @@ class Relay:
         told: dict[str, Any] = json.loads(said)
         if "refused" in told:
             raise NoLoadMachines(told["refused"])
-        return {name: noun_of(About, about) for name, about in told.items()}
+        return {name: decode(About, about) for name, about in told.items()}
 
     def _refuse_own_addresses(self, endpoints: Sequence[Endpoint]) -> None:
         """Raise `NoLoadMachines` for an address that is another one on each machine."""

@@ -21,7 +21,7 @@ from rackgate.loadgen.remote.carrying import Carrying, Start
 from rackgate.loadgen.remote.load_machine import About, LoadMachine
 from rackgate.loadgen.remote.machines import NoLoadMachines
 from rackgate.loadgen.requests.plan import Plan
-from rackgate.nouns.decode import noun_of
+from rackgate.nouns.decode import decode
 from rackgate.nouns.target import LoadMachines
 
 _ANSWER_S = 30.0
@@ -36,7 +36,7 @@ def main() -> int:
     if not line:
         return 1
     try:
-        machines = _machines(noun_of(LoadMachines, json.loads(line)))
+        machines = _machines(decode(LoadMachines, json.loads(line)))
     except NoLoadMachines as error:
         control.sendall(json.dumps({"refused": str(error)}).encode() + b"\n")
         return 1

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 
-from rackgate.nouns.decode import noun_of
+from rackgate.nouns.decode import decode
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Load
 
@@ -73,4 +73,4 @@ class Plan:
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """Return the plan of `to_json`."""
-        return noun_of(cls, json.loads(text))
+        return decode(cls, json.loads(text))

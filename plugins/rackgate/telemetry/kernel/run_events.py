@@ -78,7 +78,7 @@ def probe_run(
     return found
 
 
-def told_of_run(
+def event_entries(
     judged: Mapping[str, Sequence[JudgedEvent]], target: Target
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (moment in ns, entry of a record) of each event, of each node as they came, 200 at most.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rackgate.judging.message import number, scope_text
-from rackgate.judging.run_verdict import Ending
+from rackgate.judging.run_verdict import RunVerdict
 from rackgate.nouns.slo import STAGES
 from rackgate.nouns.verdict import Verdict
 from rackgate.stages.economy import record_classes
@@ -77,7 +77,7 @@ class Conclusion:
 
     def _decide(self, session: pytest.Session) -> None:
         run, ledger, status = self._run, self._run.ledger, int(session.exitstatus)
-        ending = Ending(
+        ending = RunVerdict(
             ledger=ledger,
             complete=not self._interrupted and status in _MEASURED_ENDS,
             partial_why=run.partial_why,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-class LoadLine:
+class ProgressLine:
     """Tells through pytest's reporter; `say` writes a whole line."""
 
     def __init__(self, plugins: pytest.PytestPluginManager, say: Callable[[str], None]) -> None:
