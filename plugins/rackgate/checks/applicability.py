@@ -1,4 +1,4 @@
-"""Whether a row about hosts and cards can be asked: is there a way in, and is what it compares declared?"""
+"""Applicability of rows about hosts and cards: a way into the host, and the facts they compare with."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def of_another_kind(row: Slo, metric: Metric | None, entity: str, target: Target
 
 
 def without_gauge(row: Slo, entity: str, target: Target) -> str:
-    """Return that the card's source has no gauge of the last XID; empty for one that has, or another row."""
+    """Return that the card's source has no gauge of the last XID; empty if it has, or for another row."""
     node = next((one for one in target.nodes if one.name == target.node_of(entity)), None)
     if row.metric != "last_xid_changes" or node is None or node.access.cards not in _WITHOUT_GAUGE:
         return ""
@@ -84,7 +84,7 @@ _WITHOUT_GAUGE = ("nvml", "nvidia-smi")
 
 
 def nothing_declared(row: Slo, entity: str, target: Target) -> str:
-    """Return that the target gives nothing to know the card by; empty for one that does, or another row."""
+    """Return that the target declares no identity of the card; empty if it does, or for another row."""
     card = next((one for one in target.cards if one.name == entity), None)
     if row.metric != "identity_differences" or card is None:
         return ""

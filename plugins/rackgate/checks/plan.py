@@ -22,7 +22,7 @@ from rackgate.probes.declared import why_not_probed
 from rackgate.probes.probe import Probe, probe_of
 
 CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel", "vendor")
-"""What a row's `applies_to` may ask."""
+"""The conditions that a row's `applies_to` may have."""
 
 _ITS_OWN_TIMES = "server_ttft_difference_ms"
 
@@ -37,14 +37,14 @@ def plan_checks(
 ) -> tuple[Check, ...]:
     """Return every check of the run, in the order of stages and rows; nothing asked is left out.
 
-    `metrics` and `probes` are those that rows may be about: their inputs say what a node must give.
+    The inputs of `metrics` and `probes` decide what a node must give for a row to be asked.
     """
     rows = [row for row in slos if row.stage in stages]
     checks: list[Check] = []
     for row in sorted(rows, key=lambda row: STAGES.index(row.stage)):
         absent, unseen = _absent(row, target), _unseen(row, target)
         if absent:
-            # What cannot be seen from here may well be there: only the vantage speaks.
+            # A thing that the vantage cannot see may exist: the row is not assessed, not absent.
             absent = "" if unseen else absent
             checks.append(Check(slo=row, entity="rack", declared_absent=absent, not_assessed=unseen))
             continue
@@ -108,7 +108,7 @@ def _has_no_card_source(entity: str, target: Target) -> bool:
 
 
 def _not_offered(metric: str, entity: str, target: Target) -> str:
-    """Say that an engine speaks another API, or is not declared to offer or to tell what is asked."""
+    """Return that an engine speaks another API, or is not declared to offer or to report what is asked."""
     from rackgate.engines.protocols.protocol import protocol_named
 
     engine = next((one for one in target.engines if one.entity == entity), None)
@@ -125,7 +125,7 @@ def _not_offered(metric: str, entity: str, target: Target) -> str:
 
 
 def _not_told(engine: EngineSpec, target: Target) -> str:
-    """Say that an engine is not declared to be of a kind that tells its own times to first token."""
+    """Return that an engine is of no declared kind that reports its own times to first token."""
     kind = kind_of(engine.settings)
     if engine.launcher == "simulated" or (kind is not None and kind.tells_first_tokens):
         return ""
@@ -136,7 +136,7 @@ def _not_told(engine: EngineSpec, target: Target) -> str:
 
 
 def _looked_for_on(row: Slo, target: Target) -> tuple[str, ...]:
-    """Return the nodes on which a card was looked for in vain: nobody declared that there is none."""
+    """Return the nodes on which no card was found although none was declared absent."""
     if row.stage != "preflight" or row.scope is not Scope.CARD or target.no_cards is None:
         return ()
     return tuple(node.name for node in target.nodes)

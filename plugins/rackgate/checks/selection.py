@@ -1,4 +1,4 @@
-"""Which nodes and cards of a target a run is asked about: --rack-only and --rack-exclude."""
+"""Selection of nodes and cards by --rack-only and --rack-exclude."""
 
 from __future__ import annotations
 

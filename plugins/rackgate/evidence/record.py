@@ -1,4 +1,4 @@
-"""One line of evidence: `schema`, `seq`, `at`, `kind` and a payload. Append-only, begins with `run`."""
+"""The record file: one JSON line each with `schema`, `seq`, `at`, `kind` and a payload; append-only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO, Any
 SCHEMA = 1
 
 JUDGEMENT = "judgement.jsonl"
-"""The records of a later judgement, in the folder of its view; the evidence stays as it is."""
+"""File of the records of a later judgement, in the folder of its view."""
 
 KINDS = {
     "run": "what was asked: target, acceptance, profile, seed, versions, digests; the first record",

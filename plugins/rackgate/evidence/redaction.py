@@ -1,4 +1,4 @@
-"""What may leave the machine as text: secrets taken out, size bounded, control characters made visible."""
+"""Redaction of texts: secrets masked, size bounded, control characters made visible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from urllib.parse import quote, quote_plus
 
 REDACTED: Final = "[redacted]"
-"""What stands where a secret stood."""
+"""The mark in place of a secret."""
 
 LIMIT_BYTES: Final = 262_144
 """The most bytes of one attached text (256 KiB)."""

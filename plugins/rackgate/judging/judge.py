@@ -1,4 +1,4 @@
-"""A row and a measurement in, a verdict out."""
+"""The verdict on one check: a row and a measurement in, a judgement out."""
 
 from __future__ import annotations
 

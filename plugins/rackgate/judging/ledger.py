@@ -1,4 +1,4 @@
-"""Which check got which verdict, and what that keeps from being tested: quarantine by failure domain."""
+"""The ledger of verdicts, and the quarantine by failure domain that follows from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENGINES_NEEDED = {"fault_injection": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """What later stages must not rest on: an entity, or whole stages; and the check that said so."""
+    """A quarantined entity, or gated stages, and the check that caused it."""
 
     by: str
     verdict: Verdict
@@ -47,16 +47,16 @@ class Ledger:
     warned: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def plan(self, check: Check) -> None:
-        """Note that a check was asked."""
+        """Enter a check that was asked."""
         self.planned[check.id] = check
 
     def enter(
         self, check: Check, verdict: Verdict, skipped: str = "", *, answered: bool = True
     ) -> Gate | None:
-        """Note a verdict (`skipped` is gated, declared or not_assessed); return the gate that it closes.
+        """Enter a verdict (`skipped` is gated, declared or not_assessed); return the gate that it closes.
 
-        A check that is judged twice keeps the worse verdict: trying again does not make it right.
-        `answered` is False where what was asked gave no sign of life: that is no test of it.
+        A check that is judged twice keeps the worse verdict. `answered` is False where the entity gave no
+        sign of life: it then does not count as tested.
         """
         self.planned.setdefault(check.id, check)
         if not answered:
@@ -76,7 +76,7 @@ class Ledger:
         return gate
 
     def quarantined(self, before: str) -> dict[str, str]:
-        """Return the entities that may not take part in stage `before`, each with the check that said so."""
+        """Return the entities that may not take part in stage `before`, each with the causing check."""
         found: dict[str, str] = {}
         for gate in self.gates:
             if gate.entity is not None and STAGES.index(gate.stage) < STAGES.index(before):
@@ -106,7 +106,7 @@ class Ledger:
         return self._too_few(stage, out)
 
     def _no_card_to_ask(self, check: Check) -> str | None:
-        """Return the check that looked for a card in vain, of a row about cards: one cause, one UNKNOWN."""
+        """Return the check that found no card on the node, for rows about cards: one cause, one UNKNOWN."""
         about_cards = check.slo.scope is Scope.CARD or check.slo.metric == "undeclared_cards"
         if self.target.no_cards is None or not about_cards:
             return None
@@ -123,9 +123,9 @@ class Ledger:
         )
 
     def open_warnings(self, entity: str) -> tuple[str, ...]:
-        """Return the checks that are WARN so far and about a part of the entity, or of what it is part of.
+        """Return the checks that are WARN so far about the entity, a part of it, or its whole.
 
-        What is measured there later was measured in that state.
+        Later values of the entity are measured in that state.
         """
         if not self.warned:
             return ()
@@ -170,16 +170,16 @@ class Ledger:
 
     @property
     def units(self) -> tuple[str, ...]:
-        """What the run is about: the cards that were asked, else the engines, else the machines."""
+        """The units that the run qualifies: the asked cards, else engines, else nodes."""
         cards = tuple(card.name for card in self.target.cards)
         engines = tuple(engine.entity for engine in self.target.engines)
         return cards or engines or tuple(node.name for node in self.target.nodes)
 
     def unqualified(self) -> frozenset[str]:
-        """Return the units that a check of their own, of their engine or of their node did not accept.
+        """Return the units with an unmet check of their own, of their engine or of their node.
 
-        A unit that never got to its own qualification is not qualified either; one whose later checks
-        were gated because of others keeps what it has.
+        A unit that never reached its own qualification is not qualified either. A unit whose later checks
+        were gated because of others stays qualified.
         """
         bad: set[str] = set()
         for check_id, verdict in self.verdicts.items():
@@ -190,9 +190,9 @@ class Ledger:
         return frozenset(bad)
 
     def tested(self) -> frozenset[str]:
-        """Return the units that some check was really run on, by itself or as a part; selfcheck is none.
+        """Return the units on which a check was run, alone or as a part; selfcheck does not count.
 
-        What stands on an engine that never answered was not tested, whatever else can be said of it.
+        Units behind an engine that never answered were not tested.
         """
         entities = {check.entity for check in self._run_checks() if check.id not in self.silent_checks}
         reached = {unit for entity in entities for unit in self._units_behind(entity)}

@@ -1,4 +1,4 @@
-"""What a person reads: verdict messages, numbers with their units, the headline of a run."""
+"""Texts for people: verdict messages, numbers with their units, the headline of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackgate.nouns.verdict import Judgement
 
 _BESIDE = 3
 _ABOUT_THE_THING = (Reason.ABSENT, Reason.BLANK, Reason.UNSUPPORTED)
-"""Reasons that say something of what the row judges; the others are about the way to it."""
+"""Reasons about the judged thing itself; the others are about the way to it."""
 
 
 def number(value: float | None, unit: str = "") -> str:
@@ -31,7 +31,7 @@ def number(value: float | None, unit: str = "") -> str:
 def verdict_message(check: Check, measurement: Measurement, judgement: Judgement, chain: Chain | None) -> str:
     """Return the text of a verdict; it begins with the word.
 
-    One that is not PASS has a `chain`: its layer, what was seen and the first next step stand in the text.
+    A verdict other than PASS has a `chain`: the text has its layer, what was seen and the next step.
     """
     slo = check.slo
     lines = [f"{judgement.verdict} {check.id}: {_seen(measurement, judgement)}, agreed {slo.limit}"]
@@ -57,10 +57,10 @@ def verdict_message(check: Check, measurement: Measurement, judgement: Judgement
 
 
 def hint_of(check: Check, measurement: Measurement, judgement: Judgement) -> str:
-    """Return what to try: what the measuring itself found out, else the row's hint.
+    """Return the next step: the measurement's own hint, or the row's.
 
-    A row's hint is about what the row judges. Where that was not seen at all, because of the instrument
-    or the way to it, the cure of the reason stands instead.
+    A row's hint is about the judged thing. Where that was not seen at all, because of the instrument or
+    the way to it, the cure of the reason is returned.
     """
     if measurement.hint or judgement.reason is None or judgement.reason in _ABOUT_THE_THING:
         return measurement.hint or check.slo.hint

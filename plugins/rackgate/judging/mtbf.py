@@ -1,4 +1,4 @@
-"""What a soak without a failure proves: a bound, and no more."""
+"""The MTBF bound that a soak without a failure proves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run comes to when nothing more is judged, by its ledger and by what ended beside it."""
+"""The verdict of a whole run, from its ledger and from tests that are no checks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RunVerdict:
 
     @property
     def met(self) -> bool:
-        """Whether all that was asked was answered and is as agreed; of a part of the acceptance too."""
+        """Whether every asked check was answered and is met; a partial run can meet its part."""
         judged = self.complete and self.ledger.judged > 0 and self.ledger.verdict.accepted
         return judged and not (self.failed or self.other_failures or self.not_checked)
 

@@ -9,7 +9,7 @@ from rackgate.nouns.measurement import Measurement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Share:
-    """What one load adds to its class: what was measured per unit of work, and how many units there were."""
+    """One load's share of its class: a measurement per unit of work, and the number of units."""
 
     load: str
     measured: Measurement
@@ -17,13 +17,13 @@ class _Share:
 
 
 class Economies:
-    """What the loads of a run took, by class of work and metric."""
+    """Energy and cost of the loads of a run, by class of work and metric."""
 
     def __init__(self) -> None:
         self._shares: dict[tuple[str, str], list[_Share]] = {}
 
     def add(self, workload: str, load: str, measured: Measurement, units: float) -> None:
-        """Take a load's measurement, and of how much work it is."""
+        """Add a load's measurement and its units of work."""
         share = _Share(load=load, measured=measured, units=units)
         self._shares.setdefault((workload, measured.metric), []).append(share)
 

@@ -1,4 +1,4 @@
-"""What a metric is made from, in words that `doctor`, the docs and messages share.
+"""Inputs of metrics, in words that `doctor`, the docs and messages share.
 
 An input is `KIND` or `KIND:NAME`, such as `engine`, `card:power_w` or `tool:dcgmi`. Where any of several is
 enough they are joined: `card:energy_j|card:power_w`.
@@ -31,7 +31,7 @@ _NAMED = {"card": CARD_FIELDS, "redfish": CHASSIS_FIELDS}
 
 
 class UnknownInput(ValueError):
-    """A metric says that it needs something that nobody knows."""
+    """A metric names an input that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)

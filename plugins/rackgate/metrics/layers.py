@@ -1,4 +1,4 @@
-"""In which layer a metric's failure lives, by what the metric is made from."""
+"""The layer of a metric's failure, derived from its inputs."""
 
 from __future__ import annotations
 

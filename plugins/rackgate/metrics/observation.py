@@ -1,4 +1,4 @@
-"""What one stage saw: offered loads, telemetry, probes and faults. Metrics are computed from it."""
+"""The observation of a stage: loads, telemetry, probes and faults, from which metrics are computed."""
 
 from __future__ import annotations
 

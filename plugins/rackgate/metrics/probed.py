@@ -1,4 +1,4 @@
-"""What a probe measured directly, and what a batch exercise counted."""
+"""Metrics that are measured directly: probes of preflight and of sites, and counts of the batch exercise."""
 
 from __future__ import annotations
 

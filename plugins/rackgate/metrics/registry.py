@@ -1,4 +1,4 @@
-"""Names that plugins register: engines, metrics, faults, reports. A name given twice is refused."""
+"""The registry of engines, metrics, faults and reports; a name registered twice is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nouns from plain data, as records and pipes carry them."""
+"""Decoding of nouns from plain data, as records and pipes carry it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _Noun = TypeVar("_Noun")
 
 
 def decode(kind: type[_Noun], plain: Any) -> _Noun:
-    """Return the frozen dataclass that `dataclasses.asdict` made plain data of, nested ones included.
+    """Return the frozen dataclass of which `dataclasses.asdict` made this plain data, nested ones included.
 
-    What the plain data has beyond the fields is left out, what it lacks takes its default. Raises
-    `TypeError` or `ValueError` where it does not fit.
+    Unknown keys are ignored; missing keys take the field's default. Raises `TypeError` or `ValueError` for
+    data of another shape.
     """
     return cast("_Noun", _made(kind, plain))
 

@@ -1,4 +1,4 @@
-"""Where a load sends its requests."""
+"""An endpoint: the address to which a load sends its requests."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rackgate.nouns.route import DIRECT, Route
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where requests go: `url` is scheme://host:port with an optional prefix, without /v1.
+    """An address of requests: `url` is scheme://host:port with an optional prefix, without /v1.
 
     `served_by_header` names the response header that says who answered; `served_by` maps its values, and
-    those of `system_fingerprint`, to entities. `engine` is who answers if neither says: the one that is
-    called, None behind a gateway. `headers` may carry a key and is never shown; it has those of the `route`.
+    those of `system_fingerprint`, to entities. `engine` is the entity that answers if neither says: the
+    called engine, None behind a gateway. `headers` may carry a key and is never shown.
     """
 
     entity: str

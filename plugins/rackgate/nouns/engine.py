@@ -1,4 +1,4 @@
-"""A running inference server, and what can be done to it."""
+"""A running inference server, and the capabilities that a test can use on it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Killable(Protocol):
 
 @runtime_checkable
 class Pausable(Protocol):
-    """An engine that can be frozen where it stands: its port stays open, nothing answers."""
+    """An engine whose processes can be frozen: its port stays open, nothing answers."""
 
     def pause(self) -> None:
         """Freeze all its processes."""
 
     def resume(self) -> None:
-        """Let its processes go on; nothing happens if they do already."""
+        """Resume all its processes; does nothing if they run."""
 
 
 @runtime_checkable
@@ -54,7 +54,7 @@ class CardRemovable(Protocol):
     """An engine that can be started again with fewer of its cards."""
 
     def restart_without(self, *cards: str) -> None:
-        """Start it again on its port without these cards; none gives all back.
+        """Start it again on its port without these cards; without arguments it gets all cards back.
 
         Raises `ValueError`, before anything is done, for a card that is not the engine's.
         """
@@ -65,7 +65,7 @@ class CardKeeping(Protocol):
     """An engine that can be asked whether it still has its cards."""
 
     def cards_lost(self) -> str:
-        """Return what became of them, "" if it has them or nobody can tell."""
+        """Return how its cards were lost, "" if it has them or cannot be asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +97,9 @@ class Engine:
 
 
 class LaunchFailed(Exception):
-    """The engine did not come up; `hint` says what to try.
+    """The engine did not come up; `hint` is the next step.
 
-    `layer` is where its failure lives, one of `rackgate.measurement.Layer`; `log_tail` is the end of its log.
+    `layer` is the layer of its failure (`Layer`); `log_tail` is the end of its log.
     """
 
     def __init__(self, message: str, *, layer: str, hint: str, log_tail: str = "") -> None:
@@ -110,7 +110,7 @@ class LaunchFailed(Exception):
 
 
 class HeldBack(LaunchFailed):
-    """It was not started, because the check `by` fails on its node: nothing is known of the engine itself."""
+    """The engine was not started because the check `by` FAILs on its node."""
 
     def __init__(self, message: str, *, by: str, layer: str, hint: str) -> None:
         super().__init__(message, layer=layer, hint=hint)

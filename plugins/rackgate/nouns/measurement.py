@@ -44,7 +44,7 @@ class Reason(StrEnum):
 
     @property
     def cure(self) -> str:
-        """What to do so that there is a value next time, in a sentence."""
+        """The next step towards a value, in a sentence."""
         return _CURES[self]
 
 
@@ -81,7 +81,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:
-    """Something that the measuring found out by itself, and that the table of signatures knows by its key.
+    """A code or condition found while measuring, by the key that the table of signatures knows.
 
     `key` is `xid:79` (`xid:149:nonfatal` where the event says so), `sxid`, `clock:0x48`,
     `kernel:oom` or `condition:NAME`; `seen` says in words what was seen.
@@ -130,13 +130,13 @@ ProbeResults = dict[tuple[str, str], Measurement]
 
 
 OPEN_WARNING = "open warning: "
-"""How a line of `beside` begins that names a warning under which the value was measured."""
+"""Prefix of a line of `beside` that names a warning under which the value was measured."""
 
 _MOST_WARNINGS = 5
 
 
 def tainted(measurement: Measurement, warnings: tuple[str, ...]) -> Measurement:
-    """Return the measurement with the checks beside it whose warnings stood when it was judged."""
+    """Return the measurement with the open warnings of these checks beside it."""
     if not warnings:
         return measurement
     lines = [f"{OPEN_WARNING}{check_id}" for check_id in warnings[:_MOST_WARNINGS]]

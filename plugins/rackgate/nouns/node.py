@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 def vendor_of(sku: str | None) -> str:
-    """Return whose card this is by its name, where nobody says so: MI300X and its kin are AMD's."""
+    """Return the vendor of a card by its name: MI300X and its kin are AMD's."""
     return "amd" if sku is not None and sku.upper().startswith("MI") else "nvidia"
 
 
@@ -15,7 +15,7 @@ def vendor_of(sku: str | None) -> str:
 class Card:
     """One accelerator. `name` is `NODE/gpuINDEX`, the entity in checks and records.
 
-    `pci` is its PCI address as `0000:1b:00.0`: by it the kernel's messages are told to be this card's.
+    `pci` is its PCI address as `0000:1b:00.0`; it assigns the kernel's messages to the card.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Who is like whom: the cards and engines that one is compared with."""
+"""Peers: the cards and engines with which a card or an engine is compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PEER_METRICS = frozenset(
 """Metrics that compare a card, or an engine of one card, with the median of its peers."""
 
 LEAST_PEERS = 2
-"""Of fewer than two others nobody can say which one is unlike the rest."""
+"""With fewer than two peers it is open which card is the outlier."""
 
 _OF_ENGINES = ("ttft_to_peers", "tpot_to_peers")
 _UNDER_ENGINES = "memory_in_use_mib"
@@ -23,8 +23,8 @@ _UNDER_ENGINES = "memory_in_use_mib"
 def peers_of(entity: str, target: Target) -> tuple[str, ...]:
     """Return the other cards of the same kind, or the other engines on one such card each.
 
-    Alike are cards of one SKU under engines of one model and so many cards: others draw other power and are
-    hot at other times.
+    Cards are of one kind if they have the same SKU, and engines of the same model and number of cards on
+    them.
     """
     kinds = {card.name: _kind(card.name, target) for card in target.cards}
     if entity not in kinds:
@@ -39,7 +39,7 @@ def peers_of(entity: str, target: Target) -> tuple[str, ...]:
 
 
 def too_few_peers(row: Slo, entity: str, target: Target) -> str:
-    """Say that the target declares too few like the entity to compare it with; empty if there are enough."""
+    """Return that the target declares too few peers of the entity; empty if there are enough."""
     if row.metric not in PEER_METRICS and not (row.metric == _UNDER_ENGINES and under_engine(entity, target)):
         return ""
     engine = next((one for one in target.engines if one.entity == entity), None)

@@ -16,7 +16,7 @@ GATEWAY = "gateway"
 
 
 def reaches(called: Collection[str], engine: str) -> bool:
-    """Return whether a load that is offered to these reaches an engine: the gateway is before all of them."""
+    """Return whether a load on these entities reaches an engine; a gateway reaches all of them."""
     return engine in called or GATEWAY in called
 
 
@@ -67,12 +67,12 @@ class EngineSpec:
 
     @property
     def runs_already(self) -> bool:
-        """Whether it is there before a run begins; the simulated rack comes up whole."""
+        """Whether it runs before a run begins; the simulated rack comes up whole."""
         return self.launcher in ("remote", "simulated")
 
     @property
     def title(self) -> str:
-        """What messages call it: a gateway that a run starts is a spec too, and the only one of its name."""
+        """Its name in messages; a gateway that a run starts is a spec too."""
         return self.name if self.name == GATEWAY else f"engine {self.name}"
 
     @property
@@ -133,9 +133,9 @@ class LoadMachines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoCards:
-    """Cards were looked for and none was found: why, and what to try, the first thing first.
+    """No card was found on this machine: the reason, and the next steps in order.
 
-    `on_bus` says that one may be there: the driver is then to blame, and is judged.
+    `on_bus` means that a card may be on the bus: the driver is then judged.
     """
 
     why: str

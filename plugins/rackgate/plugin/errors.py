@@ -1,4 +1,4 @@
-"""The two verdicts that are raised. They end a test item and begin its message with their own name."""
+"""The exceptions FAIL and UNKNOWN: they end a test item and begin its message with their name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Every hook that extends rackgate. What ships uses the same hooks; a name registered twice is refused.
 
-README ("Write your own") has whole what the examples register.
+docs/extending.md has the whole of what the examples register.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def pytest_rack_target(config: pytest.Config) -> Target | None:
 
     Example::
 
-        from rackgate.nouns.target import EngineSpec, Target
+        from rackgate.api import EngineSpec, Target
 
         def pytest_rack_target(config):
             spec = EngineSpec(name="lab", launcher="remote", model="my-model", url="http://10.0.0.7:8000")
@@ -34,7 +34,7 @@ def pytest_rack_target(config: pytest.Config) -> Target | None:
 def pytest_rack_engines(config: pytest.Config, register: Callable[..., None]) -> None:
     """Register ways to start or find an engine: `register(name, launcher, check_settings)`.
 
-    The launcher is a `rackgate.engine.Launcher`; `check_settings(settings)` returns what is wrong with
+    The launcher is a `rackgate.api.Launcher`; `check_settings(settings)` returns what is wrong with
     `[engine.settings]`, one text for each problem.
 
     Example::

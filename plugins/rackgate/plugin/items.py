@@ -1,4 +1,4 @@
-"""Checks -> test items, in the order of stages; gating before any engine starts."""
+"""Test items: one for each check, in the order of stages; gated items are skipped before any fixture."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STAGE: pytest.StashKey[str] = pytest.StashKey()
 """The stage that an item belongs to; empty for tests that belong to none."""
 
 LEDGER_TEST = "test_every_asked_check_has_a_record"
-"""The last item: it owns what was asked and has no verdict."""
+"""Name of the last item, which fails for checks without a verdict."""
 
 _FOLDER = re.compile(r"rackgate_suites[/.]s\d_(\w+?)[/.]")
 _ANSWERED_PARTLY = {

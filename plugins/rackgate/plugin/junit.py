@@ -1,4 +1,4 @@
-"""What pytest's JUnit writer is told: where the file lies, what each check is called, what was measured."""
+"""JUnit: pytest's own file in the run folder, with each check's name and the measured values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class JUnit:
         return self._config.stash.get(xml_key, None)
 
     def open(self) -> None:
-        """Let the file go to the run folder, which exists now."""
+        """Direct the file to the run folder, which exists now."""
         if self._xml is not None and self._path is not None:
             self._xml.logfile = str(self._path)
 

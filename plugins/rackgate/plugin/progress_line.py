@@ -1,4 +1,4 @@
-"""Where a load stands, while pytest runs: a line that is drawn over, or a line of a log every so often."""
+"""Progress of a load while pytest runs: one line redrawn on a terminal, or log lines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ProgressLine:
             self._say(text)
 
     def done(self) -> None:
-        """Take the line away again."""
+        """Erase the line."""
         if self._drawn:
             self._draw("")
         self._drawn = False

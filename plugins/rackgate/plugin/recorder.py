@@ -1,4 +1,4 @@
-"""What pytest says of one item of an acceptance run: the verdict, in honest words, without secrets."""
+"""Reports of items: a verdict is shown as its message alone, without secrets; progress on the terminal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _QUIET = -1
 
 @dataclass(eq=False)
 class _Message(TerminalRepr):
-    """A failure as text alone: no traceback of ours between the reader and the verdict."""
+    """A failure shown as text, without a traceback."""
 
     text: str
     reprcrash: ReprFileLocation
@@ -66,10 +66,8 @@ class Recorder:
         self._stage = ""
         self._stage_began_s = 0.0
 
-    # ------------------------------------------------------------ what is going on
-
     def pytest_sessionstart(self) -> None:
-        """Let long measurements say what they are doing."""
+        """Show the progress of long measurements."""
         if self._config.get_verbosity() >= _QUIET:
             self._run.progress.say = self._say
             self._run.progress.teller = ProgressLine(self._config.pluginmanager, self._say)
@@ -138,8 +136,6 @@ class Recorder:
             seconds = self._run.log.elapsed_s - self._stage_began_s
             self._run.record("stage", stage=self._stage, phase="end", duration_s=seconds, text="")
         self._stage = ""
-
-    # ------------------------------------------------------------ one item
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -1,4 +1,4 @@
-"""How a run ends: the exit code, the last record, the views and what the terminal says."""
+"""End of a run: exit code, last record, views and terminal summary."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Conclusion:
         """Note that the run was stopped from outside."""
         self._interrupted = True
 
-    # Innermost of the wrappers: the exit code is set before anyone reads it, engines are gone and JUnit
-    # is written before the last record, and views exist before the terminal names them.
+    # The innermost wrapper: the exit code is set before anything reads it, engines are gone and JUnit is
+    # written before the last record, and views exist before the terminal names them.
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
         """Decide the exit code; after teardown write the last record and the views."""

@@ -1,4 +1,4 @@
-"""What ships, registered through the same hooks as anyone's."""
+"""The shipped targets, launchers, metrics and faults, registered through the public hooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options and files in, a prepared run out; every problem of every file is one usage error."""
+"""Preparation of a run from options and files; all problems of all files are one usage error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of cards that no engine accounts for: before engines start, or beyond what the peers' hold."""
+"""Unaccounted memory of cards: in use before engines start, or above the peers' median."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def unaccounted_memory(
     probes: Mapping[tuple[str, str], Measurement],
     before: Mapping[tuple[str, str], Measurement] = MappingProxyType({}),
 ) -> ProbeResults:
-    """Return, of each card that was read, the memory in use that no engine of the target accounts for.
+    """Return for each card that was read the memory in use that no engine of the target accounts for.
 
     `before` is what was read before this run started engines, and is all that counts where it did. Under
     an engine that was there already the median of the peers is the engine's; a peer whose own engine does

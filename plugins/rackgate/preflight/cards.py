@@ -1,4 +1,4 @@
-"""Preflight's look at cards: readings -> measurements by (metric, entity)."""
+"""Card counters and states: readings of preflight as measurements by (metric, entity)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAME_NAME = (
 
 
 def probe_readings(readings: Iterable[Reading], entities: Sequence[str]) -> ProbeResults:
-    """Return what the latest readings say of each entity; of a field that nobody read, that it is absent."""
+    """Return the measurements of the latest readings of each entity; an unread field is absent."""
     latest = {(one.entity, one.field): one for one in readings}
     found: ProbeResults = {}
     for entity in entities:
@@ -42,7 +42,7 @@ def _from(name: str, entity: str, reading: Reading) -> Measurement:
 
 
 def _leaks(entity: str, wet: Reading, silent: Reading) -> Measurement:
-    """Return how many detectors are wet; one that is not enabled might be."""
+    """Return the number of wet detectors; with a disabled detector zero is no value."""
     name = "leak_detectors_wet"
     if not wet.value and silent.value:
         text = f"{silent.value:g} leak detectors are not enabled or say nothing"

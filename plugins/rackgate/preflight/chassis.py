@@ -1,4 +1,4 @@
-"""Preflight's look at the chassis of each node: leaks, power supplies, firmware."""
+"""Chassis inspection over Redfish: leaks, power supplies, firmware."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SENSORS_S = 30.0
 
 
 def probe_chassis(nodes: Sequence[Node]) -> ProbeResults:
-    """Return what the controller of each node that declares one says of leaks and power supplies."""
+    """Return leaks and power supplies of each node that declares a controller."""
     asked = [node for node in nodes if node.access.redfish is not None]
     found: ProbeResults = {}
     with ThreadPoolExecutor(max_workers=16) as pool:
@@ -35,7 +35,7 @@ def _look(node: Node) -> ProbeResults:
 
 
 def firmware_of_nodes(nodes: Sequence[Node]) -> dict[str, dict[str, str]]:
-    """Return the controllers' versions by node and id; of one that is silent nothing."""
+    """Return firmware versions by node and id; nothing for a silent controller."""
     asked = asked_for_firmware(nodes)
     with ThreadPoolExecutor(max_workers=16) as pool:
         return dict(zip((node.name for node in asked), pool.map(firmware_of, asked), strict=True))
@@ -48,7 +48,7 @@ def asked_for_firmware(nodes: Sequence[Node]) -> list[Node]:
 
 
 def firmware_of(node: Node) -> dict[str, str]:
-    """Return the versions that a node's controller tells, by its ids; nothing if it is silent."""
+    """Return a node's firmware versions by the controller's ids; nothing if it is silent."""
     if node.access.redfish is None:
         return {}
     source = chassis_source_of(node.name, node.access.redfish)

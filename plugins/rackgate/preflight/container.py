@@ -1,4 +1,4 @@
-"""Whether a node's cards are there inside a container: by the list of a container, not by settings."""
+"""Cards inside a container: what `nvidia-smi` lists in a real one, not what settings promise."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _REFUSED = re.compile(
 
 
 def probe_container(node: Node, runner: Runner, image: str, deadline_s: float = 30.0) -> ProbeResults:
-    """Run one container of an image that is there already, and count the cards that it does not list.
+    """Run one container of a local image, and count the declared cards that it does not list.
 
-    It is removed at its end and at the deadline, has no network, and no image is pulled. Where the daemon
-    cannot give cards all are missing; where there is no daemon or image nothing is known.
+    It is removed at its end and at the deadline, has no network, and no image is pulled. A daemon that
+    cannot give cards makes all of them missing; without a daemon or image there is no value.
     """
     name, box = "cards_not_in_container", f"rackgate-cards-{secrets.token_hex(6)}"
     options = ("--rm", "--name", box, "--pull", "never", "--network", "none", "--gpus", "all")
@@ -35,7 +35,7 @@ def probe_container(node: Node, runner: Runner, image: str, deadline_s: float = 
         ),
         deadline_s,
     )
-    if ran.reason is Reason.TIMEOUT:  # the client is gone, its container is not
+    if ran.reason is Reason.TIMEOUT:  # the client has ended, the container may run
         runner.run(Command(argv=("docker", "rm", "--force", box)), _REMOVAL_S)
     said = ran.text + ran.error
     refused = _REFUSED.search(said)

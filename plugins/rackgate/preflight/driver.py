@@ -1,4 +1,4 @@
-"""Preflight's look at cards by the driver's own tool: what it wants done, links, instances, NVLink domain."""
+"""Cards by `nvidia-smi`: recovery action, ECC, NVLinks, MIG instances, NVLink domain."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rackgate.nouns.node import Card, Node
 from rackgate.preflight.host_metrics import measured, not_measured
 
 _ACTIONS = {"none": 0.0, "reset": 1.0, "reboot": 2.0, "drain p2p": 3.0, "drain and reset": 4.0}
-"""The driver's words in the order of NVML's codes; one that is not here is code 5."""
+"""The driver's words for NVML's codes; an unknown word is code 5."""
 
 _UNKNOWN_ACTION = 5.0
 
 
 def probe_driver(node: Node, facts: Mapping[str, Fact]) -> ProbeResults:
-    """Return what the driver's tool says of each card of a node, or why it says nothing."""
+    """Return the measurements of each card of a node, or why the driver's tool gives none."""
     answer, links = facts["driver_answer"], facts["nvlinks"]
     inventory = parse_inventory(answer.value or "")
     found: ProbeResults = {}

@@ -1,4 +1,4 @@
-"""Direct looks at engines and gateway, each by layer: network, service, model; and what their API answers."""
+"""Engines and gateway before any load: reachable, model served, first token, API answers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def probe_engines(
 ) -> ProbeResults:
     """Return whether each engine is reachable, serves the model and gives a token.
 
-    What cannot be reached over the network says nothing about the service: UNKNOWN, not FAIL. An engine
-    that did not come up has failed already, with its own message and hint.
+    An engine that cannot be reached over the network is UNKNOWN, not FAIL. An engine that did not come up
+    FAILs with its own message and hint.
     """
 
     def look(spec: EngineSpec) -> EngineProbe:
@@ -44,9 +44,9 @@ def probe_engines(
 
 
 def probe_apis(target: Target, known: ProbeResults, deadline_s: float = _DEADLINE_S) -> ProbeResults:
-    """Return what the API of each engine answers and refuses, where `known` says that it gave a token.
+    """Return what the API of each engine answers and refuses.
 
-    Of an engine that gave none nothing is known, for the reason that its first request has.
+    An engine that gave no token in `known` has no value, for the reason of its first request.
     """
 
     def ask(spec: EngineSpec) -> dict[str, Shown]:
@@ -121,7 +121,7 @@ def probe_gateway(
 ) -> ProbeResults:
     """Return whether one request through the gateway gives a token; nothing if no gateway is declared.
 
-    A gateway that was to be started and did not come up has failed already, with its own message and hint.
+    A gateway that did not come up FAILs with its own message and hint.
     """
     name, failure = "gateway_request_ok", failures.get(GATEWAY)
     if failure is not None:

@@ -1,4 +1,4 @@
-"""Preflight's look at hosts: facts and kernel logs -> measurements by (metric, node)."""
+"""Findings on hosts: triage steps, warnings, clocks and differences between nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rackgate.preflight.host_metrics import measured, not_measured, of_group
 
 
 def probe_hosts(facts: Mapping[str, Mapping[str, Fact]], demands: Mapping[str, HostDemands]) -> ProbeResults:
-    """Return findings and clocks of each node; `demands` is what is asked of each."""
+    """Return findings and clocks of each node; `demands` are the target's demands by node."""
     found: ProbeResults = {}
     for node, known in facts.items():
         unread = _unread(known)
@@ -36,9 +36,9 @@ def probe_hosts(facts: Mapping[str, Mapping[str, Fact]], demands: Mapping[str, H
 def probe_same(
     facts: Mapping[str, Mapping[str, Fact]], compared: Mapping[str, Mapping[str, Fact]]
 ) -> ProbeResults:
-    """Return in what each node differs from most, and for the rack in what nodes differ without a majority.
+    """Return the facts in which each node differs from most, and for the rack those without a majority.
 
-    `compared` are the facts that are compared, by node, of all `facts`.
+    `compared` are the comparable facts by node, a part of `facts`.
     """
     found: ProbeResults = {}
     different, open_ = outliers(compared), splits(compared)
@@ -67,7 +67,7 @@ def probe_same(
 
 
 def _judged_step(step: str, node: str, findings: Iterable[HostFinding]) -> Measurement:
-    """Return how many findings of a step FAIL; without one, what could not be read leaves it open."""
+    """Return the number of FAIL findings of a step; no value if there is none and a fact was unread."""
     mine = [one for one in findings if one.step == step]
     failed = [one for one in mine if one.verdict is Verdict.FAIL]
     unknown = [one for one in mine if one.verdict is Verdict.UNKNOWN and one.at_worst is Verdict.FAIL]
@@ -78,7 +78,7 @@ def _judged_step(step: str, node: str, findings: Iterable[HostFinding]) -> Measu
 
 
 def _warnings(node: str, findings: Iterable[HostFinding]) -> Measurement:
-    """Return how many findings WARN; without one, what could not be read leaves it open."""
+    """Return the number of WARN findings; no value if there is none and a fact was unread."""
     mine = [one for one in findings if one.at_worst is Verdict.WARN]
     warned = [one for one in mine if one.verdict is Verdict.WARN]
     if mine and not warned:

@@ -12,10 +12,10 @@ from rackgate.nouns.measurement import Layer, Measurement, Reason, missing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostMetric:
-    """One such metric. `group` is the inspection that measures it.
+    """A directly measured metric; `group` is the inspection that measures it.
 
-    `inputs` says what it is made from (see `rackgate.metrics.inputs`). A `vendor` means that only cards of
-    that vendor are asked. `layer` is where its failure lives if its inputs do not say it.
+    `inputs` are its inputs in the words of `rackgate.metrics.inputs`. With a `vendor` only that vendor's
+    cards are asked. `layer` is the layer of its failure if its inputs do not say it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One look at the hosts of a rack before anything is started: who answered, and what they said."""
+"""Inspection of a rack's hosts before anything is started: facts, kernel log, storage, containers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from rackgate.telemetry.kernel.local_source import KernelLogSource
 from rackgate.telemetry.kernel.remote_source import RemoteKernelLog
 
 HOST_DEADLINE_S = 4.0
-"""How long a host may take to say one fact."""
+"""Deadline of a host for one fact, in seconds."""
 
 _LOST = (Reason.TIMEOUT, Reason.UNREACHABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostInspection:
-    """What was seen of hosts before any engine was started: facts by node, and what was measured at once.
+    """Facts by node and first measurements of hosts, taken before any engine was started.
 
-    `firmware` are the versions of each node's controller by its ids.
+    `firmware` holds the versions of each node's controller by id.
     """
 
     facts: Mapping[str, Mapping[str, Fact]]
@@ -45,10 +45,10 @@ def inspect_hosts(
     profile: str = "smoke",
     hung: Mapping[str, Mapping[str, Fact]] = MappingProxyType({}),
 ) -> HostInspection:
-    """Look at each node that can be asked, side by side: facts, kernel's log, storage, containers.
+    """Inspect each node that the target opens, side by side.
 
-    What the log says counts by the classes of the profile. A node that does not answer costs one deadline,
-    and so does a driver that hangs; `hung` are by node the facts that cost it already.
+    Events of the log count by the classes of the profile. A node that does not answer costs one deadline,
+    and so does a driver that hangs; `hung` holds by node the facts that have cost it already.
     """
     from rackgate.telemetry.assembly import plan_of
 
@@ -67,7 +67,7 @@ def inspect_hosts(
 
 
 def who_answered(look: HostInspection) -> str:
-    """Return which of the hosts that were asked answered, and why the others did not."""
+    """Return how many hosts answered, and why the others did not, in words."""
     mute = {node: known["kernel"] for node, known in look.facts.items() if known["kernel"].value is None}
     text = f"{len(look.facts) - len(mute)} of {len(look.facts)} hosts answered"
     return "; ".join([text, *(f"{node}: {fact.detail}" for node, fact in mute.items())])
@@ -124,6 +124,6 @@ def _logged(
     if lost is not None and node.access.kernel_log is None:
         log.nothing(lost.reason or Reason.UNREACHABLE, lost.detail)
     else:
-        for _ in range(2):  # a message that was cut by the end of the first look is whole in the second
+        for _ in range(2):  # a message cut by the end of the first poll is whole in the second
             log.poll()
     return probe_events({node.name: log.book}, {node.name: log.problem}, now_ns, profile)

@@ -1,4 +1,4 @@
-"""Preflight's comparison with what was ordered: cards, exact versions, and who holds a card."""
+"""Inventory against the order: cards, pinned versions, and processes that hold a card."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FACT_OF_PIN = {
     "container_toolkit": "container_toolkit",
     "nic_firmware": "nic_firmware",
 }
-"""The fact of a host that each pin of a target is compared with."""
+"""By pin of a target: the host fact that it is compared with."""
 
 _OF_CARDS = ("vbios", "part")
 
 
 def probe_listing(node: Node, listed: Sequence[ListedCard] | None, why: tuple[Reason, str]) -> ProbeResults:
-    """Return which cards are not those of the target; `why` says why nothing is `listed`."""
+    """Return undeclared cards and identity differences; `why` is the reason if nothing is `listed`."""
     name = "undeclared_cards"
     if listed is None:
         nothing = [(name, node.name), *(("identity_differences", card.name) for card in node.cards)]
@@ -88,7 +88,7 @@ def _words(listed: ListedCard) -> str:
 
 
 def probe_pins(node: Node, facts: Mapping[str, Fact], firmware: Mapping[str, str | None]) -> ProbeResults:
-    """Return how many pinned facts of a node differ; without one, what was not read leaves it open.
+    """Return the number of pinned facts that differ; no value if none does and a fact was unread.
 
     `firmware` holds the controller's versions by the ids that the target pins, None if not read.
     """
@@ -156,7 +156,7 @@ def _unowned(card: str, listed: ListedCard, processes: Iterable[CardProcess]) ->
 
 def _is_foreign(held: CardProcess, expected: Sequence[str], own_groups: Collection[int]) -> bool:
     if "C" not in held.kind:
-        return False  # a display server's picture is no load
+        return False  # graphics of a display server is no load
     program = os.path.basename(held.name.split(" ")[0])  # noqa: PTH119 - another machine's path
     if any(fnmatch(held.name, one) or fnmatch(program, one) for one in expected):
         return False

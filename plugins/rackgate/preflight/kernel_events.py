@@ -1,4 +1,4 @@
-"""Preflight's look at kernel logs: what came before the run -> measurements by (metric, entity)."""
+"""Kernel events from before the run, as measurements by (metric, entity)."""
 
 from __future__ import annotations
 

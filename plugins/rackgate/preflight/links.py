@@ -1,4 +1,4 @@
-"""Preflight's look at what connects a node: InfiniBand ports and partition, IMEX domain, NVMe drives."""
+"""Links and drives against the order: InfiniBand ports and partition, IMEX domain, NVMe drives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rackgate.preflight.host_metrics import measured, not_measured
 
 
 def probe_links(node: Node, facts: Mapping[str, Fact]) -> ProbeResults:
-    """Return what of a node's links and drives is not as the target declares it."""
+    """Return the differences of a node's links and drives from what the target declares."""
     looks = {
         "infiniband_ports_lost": (facts["infiniband"], _ports, node.expect.infiniband_ports),
         "partition_ports_outside": (facts["partitions"], _partition, node.expect.partition),

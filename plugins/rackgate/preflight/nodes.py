@@ -1,4 +1,4 @@
-"""Direct looks at cards, hosts and chassis: what a node is before any load."""
+"""Preflight of nodes: cards, hosts and chassis put together."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def probe_cards(target: Target) -> ProbeResults:
 
 
 def memory_before_engines(target: Target) -> ProbeResults:
-    """Return what memory of each card is in use before this run starts engines; nothing if it starts none."""
+    """Return the memory in use of each card before this run starts engines; nothing if it starts none."""
     if all(engine.runs_already for engine in target.engines):
         return {}
     return {key: one for key, one in probe_cards(target).items() if key[0] == MEMORY_IN_USE}
@@ -51,7 +51,7 @@ def memory_before_engines(target: Target) -> ProbeResults:
 def measured_cards(
     node: Node, readings: Sequence[Reading], listed: tuple[ListedCard, ...] | None
 ) -> ProbeResults:
-    """Return what one look at a node's cards says of each, and of cards that are not declared."""
+    """Return the measurements of a node's cards by one poll, undeclared cards included."""
     first = next((one for one in readings if one.value is None), None)
     why = (first.reason or Reason.ABSENT, first.detail) if first else (Reason.ABSENT, "no answer")
     found = probe_listing(node, listed, why)
@@ -63,7 +63,7 @@ def measured_cards(
 
 
 def _silent(node: Node, card: Card) -> list[Reading]:
-    """Return, of a card that nothing was said of, that it is absent."""
+    """Return readings that say that a card is absent."""
     from rackgate.telemetry.reading import Reading
 
     now_ns, text = time.perf_counter_ns(), f"the source of {node.name} says nothing of this card"
@@ -71,7 +71,7 @@ def _silent(node: Node, card: Card) -> list[Reading]:
 
 
 def _soundness(card: str, readings: list[Reading]) -> ProbeResults:
-    """Return what the counters of one card say; where the card is silent, each of them says why."""
+    """Return the counters of one card; for a silent card each has the reason."""
     found = probe_readings(readings, [card])
     if any(one.value is not None for one in readings):
         return found
@@ -82,7 +82,7 @@ def _soundness(card: str, readings: list[Reading]) -> ProbeResults:
 
 
 def measured_nodes(target: Target, look: HostInspection, own_groups: Collection[int] = ()) -> HostInspection:
-    """Return a look at nodes with what it means, and with what their controllers say now.
+    """Return a host inspection with its measurements and those of the controllers.
 
     `own_groups` are the process groups of engines that this run started on this machine before the look.
     """
@@ -112,7 +112,7 @@ def compared_nodes(
     facts: Mapping[str, Mapping[str, Fact]],
     firmware: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> dict[str, dict[str, Fact]]:
-    """Return, by node, what should be the same on all of them."""
+    """Return by node the facts that should be the same on all of them."""
     named = {str(one.settings["image"]) for one in target.engines if one.settings.get("image")}
     for node in target.nodes:
         named |= {*node.expect.images, *filter(None, [node.expect.container_image])}
@@ -127,7 +127,7 @@ def measured_hosts(
     own_groups: Collection[int] = (),
     firmware: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> ProbeResults:
-    """Return what the facts of hosts say, of each by itself and of all compared."""
+    """Return the measurements of host facts, of each node and of all compared."""
     found = probe_hosts(facts, demands_of(target)) | probe_domains(target.nodes, facts)
     found |= probe_same(facts, compared_nodes(target, facts, firmware))
     for node in target.nodes:

@@ -1,4 +1,4 @@
-"""How fast a node reads model files: past its cache, bounded in size and time, and nothing is written."""
+"""Read speed of the model storage: past the cache, bounded in size and time, read-only."""
 
 from __future__ import annotations
 

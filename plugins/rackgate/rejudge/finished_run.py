@@ -1,4 +1,4 @@
-"""A finished run as its records tell it: the target, the loads and what was measured directly."""
+"""A finished run, read from its records: the target, the loads and the direct measurements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Plain = dict[str, Any]
 
 
 class NoEvidence(ValueError):
-    """A folder that holds no run that could be judged."""
+    """The folder holds no run that can be judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class FinishedRun:
 
     @property
     def grade(self) -> str:
-        """What the evidence is worth: the least that any record says."""
+        """The grade of the evidence: the lowest in any record."""
         said = {str(record["grade"]) for record in self.records if record.get("grade") in GRADES}
         return min(said, key=GRADES.index, default=GRADES[0])
 
@@ -65,7 +65,7 @@ class FinishedRun:
         return frozenset(str(check["id"]) for record in self.of("plan") for check in record["checks"])
 
     def recorded(self, check: Check) -> Measurement:
-        """Return what the run measured for the same question, whatever bound was asked then."""
+        """Return what the run measured for the same metric and entity, whatever its bound was then."""
         row = check.slo
         asked = (row.stage, row.metric, row.statistic, row.load, row.window, check.entity)
         for record in self.of("verdict"):

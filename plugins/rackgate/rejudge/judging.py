@@ -1,4 +1,4 @@
-"""Judges every row of an acceptance file on the evidence of a finished run."""
+"""Judges every row of an acceptance file by the evidence of a finished run."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def rejudge(
 ) -> Rejudgement:
     """Judge the run by `acceptance` and write the records of that into the folder `view`.
 
-    What stands in samples and telemetry is computed anew, what was probed is taken from the run's own
-    records; what the evidence does not hold is UNKNOWN, with the reason. With `only_asked` a check that
-    the run did not ask is left out: a later version ships more rows.
+    Metrics of samples and telemetry are computed anew; direct measurements come from the run's records;
+    what the evidence does not hold is UNKNOWN, with the reason. With `only_asked` checks that the run did
+    not ask are left out: a later version ships more rows.
     """
     registry.add_probes(acceptance.probes)
     left_out = {str(unit): "excluded" for unit in finished.run.get("excluded") or ()}
@@ -119,14 +119,14 @@ class _Judging:
         row = check.slo
         metric = self._run.registry.metrics.get(row.metric)
         if row.stage == "selfcheck" or metric is None or not metric.needs_load:
-            return self._finished.recorded(check)  # no sample holds it: it was measured directly
+            return self._finished.recorded(check)  # measured directly: no sample holds it
         name = row.load or ""
         differs = load_differences(name, self._finished.loads.get(name), self._run.acceptance.loads.get(name))
         if differs is not None:
             return missing(row.metric, check.entity, row.unit, Reason.UNSUPPORTED, differs.text)
         measured = self._run.measure(check, self._observation(row.stage))
         if measured.value is None and not self._observation(row.stage).load_runs:
-            return self._finished.recorded(check)  # why nothing was offered stands there
+            return self._finished.recorded(check)  # has the reason why nothing was offered
         return measured
 
     def _observation(self, stage: str) -> Observation:

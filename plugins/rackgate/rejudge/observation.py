@@ -1,4 +1,4 @@
-"""What one stage of a finished run saw, put together again from records, samples and telemetry."""
+"""Rebuilds the observation of a stage from the records, samples and telemetry of a run folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rackgate.rejudge.finished_run import FinishedRun
 from rackgate.telemetry.table import TelemetryTable
 
 _JUDGED_ONLY = ("ttft_bound_ms", "tpot_bound_ms", "e2e_bound_ms")
-"""Fields of a load that say how it is judged, not what is offered."""
+"""Fields of a load that concern judging, not what is offered."""
 
 _NOT_OFFERED = (*_JUDGED_ONLY, "workers")
 
@@ -29,14 +29,14 @@ _LOOK = ("start_ns", "end_ns", "steady_start_ns", "steady_end_ns", "peak_in_flig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadDifferences:
-    """A load that the run offered otherwise than it is agreed now; `text` names each difference."""
+    """The differences between a load that ran and the same load in the acceptance file."""
 
     load: str
     text: str
 
 
 def load_differences(name: str, offered: Load | None, agreed: Load | None) -> LoadDifferences | None:
-    """Return how a load that was offered differs from the one that is agreed now, if it does."""
+    """Return the differences between the load that ran and the load in the acceptance file; None if equal."""
     if offered is None or agreed is None:
         text = f"the run knew no load '{name}'" if offered is None else f"no load '{name}' is agreed"
         return LoadDifferences(load=name, text=text)
@@ -63,7 +63,7 @@ def rebuild_observation(
     lag_limit_ms: float,
     profile: str,
 ) -> Observation:
-    """Return what a stage saw; `loads` and `profile` are the ones agreed now."""
+    """Return the observation of a stage; `loads` and `profile` are those of the acceptance file."""
     load_runs = _load_runs(finished, stage, loads)
     looks = [look for load_run in load_runs for look in load_run.looks if look.end_ns]
     interval_s, seen_ns = _sampled(finished, stage)
@@ -85,7 +85,7 @@ def rebuild_observation(
 
 
 def _load_runs(finished: FinishedRun, stage: str, loads: Mapping[str, Load]) -> tuple[LoadRun, ...]:
-    """Return the runs of loads in their order; each begins with a look 0."""
+    """Return the load runs in order; each begins with look 0."""
     load_runs: list[LoadRun] = []
     for record in finished.of("load"):
         if record["stage"] != stage:

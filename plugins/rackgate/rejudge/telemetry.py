@@ -1,4 +1,4 @@
-"""The telemetry of a finished run: the same windows as while it ran, from the parts on disk."""
+"""Telemetry windows of a finished run, from its parts on disk: the same as while it ran."""
 
 from __future__ import annotations
 

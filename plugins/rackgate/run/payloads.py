@@ -1,4 +1,4 @@
-"""What records say of a check, a verdict, a gate, a target and an agreement: nouns in, plain data out."""
+"""Payloads of records: a check, a verdict, a gate, a target or an acceptance as plain data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rackgate.nouns.verdict import Judgement
 
 
 def check_entry(check: Check, definition: str) -> dict[str, Any]:
-    """Return what was asked, as the `plan` record lists it; `definition` is the metric's."""
+    """Return a check as the `plan` record lists it; `definition` is the metric's."""
     slo = check.slo
     return {
         "id": check.id,
@@ -117,7 +117,7 @@ def acceptance_entry(acceptance: Acceptance) -> dict[str, Any]:
 
 
 def host_entry() -> dict[str, Any]:
-    """Return which machine this is."""
+    """Return the name, kernel and cores of this machine."""
     return {"node": socket.gethostname(), "kernel": platform.release(), "cores": os.cpu_count()}
 
 

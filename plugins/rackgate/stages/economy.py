@@ -19,13 +19,13 @@ ECONOMY = {
     "cost_per_million_output_tokens": TOKENS,
     "cost_per_1000_requests": REQUESTS,
 }
-"""Each metric with the throughput of what it is per."""
+"""Each metric and the throughput of its denominator."""
 
 POWERS = ("power_w", "rack_power_w")
 
 
 def record_economy(run: Run, observation: Observation) -> None:
-    """Record what each load of a stage took and cost, where the power of cards or nodes has a value."""
+    """Record the energy and cost of each load of a stage, where the power of cards or nodes is known."""
     for load in dict.fromkeys(offer.load for offer in observation.load_runs):
         if all(_measured(run, observation, name, load).value is None for name in POWERS):
             continue
@@ -41,7 +41,7 @@ def record_economy(run: Run, observation: Observation) -> None:
 
 
 def record_classes(run: Run) -> None:
-    """Record what each class of work took over all its loads."""
+    """Record the energy and cost of each class of work over all its loads."""
     for workload, measured in run.economies.classes():
         _record(run, "", "", workload, measured)
 

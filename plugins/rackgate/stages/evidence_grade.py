@@ -1,4 +1,4 @@
-"""What answers: an engine of the simulated rack is told from a real one, whatever the target declares."""
+"""Evidence grade: engines that turn out to be the simulator lower the grade of the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIMIT_S = 5.0
 def lower_grade_of_simulators(run: Run, site: Site) -> None:
     """Grade the run `simulated` if any engine, or the gateway, says that it is our simulator.
 
-    Who does not answer, or does not say, changes nothing: that he serves is judged elsewhere.
+    An engine that does not answer or does not say changes nothing.
     """
     if run.log.grade == "simulated":
         return

@@ -28,9 +28,9 @@ def observe(
     *,
     faults: tuple[FaultTimeline, ...] = (),
 ) -> Observation:
-    """Return what a stage saw, with the telemetry of its loads, and record the headline metrics.
+    """Return the observation of a stage with the telemetry of its loads; record the headline metrics.
 
-    Probes that its rows ask for are run when its loads are over.
+    The probes of its rows are run after its loads.
     """
     looks = [look for load_run in load_runs for look in load_run.looks if look.end_ns]
     start_ns = min((look.start_ns for look in looks), default=time.perf_counter_ns())
@@ -63,9 +63,9 @@ def observe(
 
 
 def wait_for_sample_after(end_ns: int, telemetry: Sampler) -> int:
-    """Let the sampler see the end of the load, so that the window's last edge is covered.
+    """Wait until the sampler has polled after the end of a load, so that its window is covered.
 
-    Sources that are asked seldom are asked now. Return until when every source that answers has been seen.
+    Slow sources are polled now. Returns the moment until which every answering source was sampled.
     """
     telemetry.hurry()
     since_ns = max(end_ns, time.perf_counter_ns())

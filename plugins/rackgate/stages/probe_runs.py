@@ -1,4 +1,4 @@
-"""The probes that the rows of one stage ask for: run, recorded, measured."""
+"""Runs the probes that the rows of a stage ask for, and records and measures their answers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _wanted(run: Run, stage: str) -> dict[str, list[tuple[str, str, str]]]:
         if check.declared_absent or check.not_assessed or check.entity in out:
             continue
         if check.slo.scope is Scope.CARD and check.entity in nodes:
-            continue  # no card was found there: that is said by itself
+            continue  # no card was found there, which has a check of its own
         once = run.acceptance.probes[name].where == "here"
         node = ONCE if once else run.target.node_of(check.entity) or ONCE
         one = (check.slo.metric.split(".")[-1], check.entity, node)

@@ -1,4 +1,4 @@
-"""The target as it stands in this run: engines that came up, those that did not, and where they answer."""
+"""The site of a run: the target with its engines and gateway started or found, and their addresses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Site:
         return [engine for entity, engine in self.engines.items() if entity not in out]
 
     def endpoint(self, engine: Engine) -> Endpoint:
-        """Return where a load meets one engine."""
+        """Return the endpoint of one engine."""
         from rackgate.loadgen import Endpoint
 
         return Endpoint(
@@ -59,9 +59,9 @@ class Site:
         )
 
     def front(self, run: Run, stage: str) -> list[Endpoint]:
-        """Return where users come in: the gateway, or without one every engine that is not quarantined.
+        """Return the endpoints of users: the gateway, or without one every engine that is not quarantined.
 
-        Nothing if the target has a gateway that did not come up: its users would come in nowhere.
+        Empty if the target's gateway did not come up.
         """
         if self.target.gateway is None:
             return [self.endpoint(engine) for engine in self.qualified(run, stage)]
@@ -69,7 +69,7 @@ class Site:
         return [gateway] if gateway else []
 
     def gateway(self) -> Endpoint | None:
-        """Return where the gateway answers; None if the target has none, or it did not come up."""
+        """Return the endpoint of the gateway; None if the target has none, or it did not come up."""
         from rackgate.engines.client import key_headers
         from rackgate.loadgen import Endpoint
 
@@ -160,7 +160,7 @@ def _launch_gateway(
 
 
 def _sweep(run: Run) -> None:
-    """End what dead runs of this user left on this machine, and say so: it would share the cards with us."""
+    """End leftovers of dead runs of this user, which would share the cards with this run; record each."""
     if gateway_spec(run.target) is None and all(spec.launcher == "remote" for spec in run.target.engines):
         return
     from rackgate.engines.leftovers.leftovers import find_leftovers, remove
@@ -203,7 +203,7 @@ def _launch(
 
 
 def _held(run: Run, spec: EngineSpec) -> HeldBack | None:
-    """Return why an engine is not started though the target says so: preflight found its host unable to."""
+    """Return why an engine is not started: preflight found its host unable to run it."""
     if spec.launcher == "remote":
         return None
     places = [(node, "driver") for node in spec.nodes]
@@ -250,7 +250,7 @@ def _simulated(run: Run, scenario: str, seed: int) -> Iterator[Site]:
 
 
 def _reached(asked: NodeAccess, live: NodeAccess) -> NodeAccess:
-    """Return how a node is asked in this run: as the run says, at the controller that came up."""
+    """Return the node's access in this run, with the address of the controller that came up."""
     return replace(asked, redfish=live.redfish)
 
 

@@ -1,4 +1,4 @@
-"""What a load cost: energy of its requests, and money by the target's prices."""
+"""Energy of a load's requests, and their cost by the target's prices."""
 
 from __future__ import annotations
 

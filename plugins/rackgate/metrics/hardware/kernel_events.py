@@ -1,4 +1,4 @@
-"""Metrics of what the kernels told during a load, what our own faults made left out."""
+"""Metrics of kernel log events during a load, without those that our own faults cause."""
 
 from __future__ import annotations
 

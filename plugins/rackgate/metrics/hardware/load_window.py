@@ -1,4 +1,4 @@
-"""The stretch of a load that an entity took part in, and what its telemetry says as a measurement."""
+"""The window of a load on one entity, and telemetry findings in it as measurements."""
 
 from __future__ import annotations
 

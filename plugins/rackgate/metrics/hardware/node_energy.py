@@ -1,4 +1,4 @@
-"""Energy of whole nodes under a load, as their management controllers tell it: fans, hosts and losses too."""
+"""Energy of whole nodes under a load by their management controllers: with fans, hosts and losses."""
 
 from __future__ import annotations
 

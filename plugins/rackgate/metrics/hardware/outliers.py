@@ -1,4 +1,4 @@
-"""Each card and each engine against the median of its peers: the one that is unlike the rest."""
+"""Outliers: each card and each engine against the median of its peers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _of_cards(definition: str, look: Look, unit: str, compare: Compare) -> Measu
             return measurement_of(slo, entity, replace(own, partial=None))
         values: dict[str, float | None] = {entity: own.value}
         for card in peers_of(entity, observation.target):
-            # A card without engines that take part carries no load: it is quarantined, or nobody uses it.
+            # Skip cards that carry no load: quarantined, or used by no engine.
             own_window = window_of(observation, slo, card) if observation.members(card) else None
             if own_window is not None and not isinstance(own_window, Measurement):
                 values[card] = look(table, card, *own_window).value

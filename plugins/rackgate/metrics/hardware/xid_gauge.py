@@ -1,4 +1,4 @@
-"""The metric of the exporter's gauge of the last XID: all that a rack without kernel logs tells of XIDs."""
+"""The exporter's gauge of the last XID: the only source of XIDs on a rack without kernel logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether answers were generated: the same prompt again, and how fast its tokens come then."""
+"""Cached answers: how much faster tokens come when a prompt is repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing the samples that a row is about, and saying why there are none."""
+"""Selection of the samples that a row is about, or the reason why there are none."""
 
 from __future__ import annotations
 
