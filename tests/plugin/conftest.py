@@ -7,9 +7,36 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpcore
+import httptools
+import httpx
+import msgspec
+import numpy as np
+import prometheus_client
+import pyarrow.compute
+import pyarrow.parquet
 import pytest
+import uvloop
 
+import rackgate.api
+import rackgate.plugin.startup
+import rackgate_reports.render
 from rackgate.evidence.record import read_records
+
+IMPORTED = (
+    httpcore,
+    httptools,
+    httpx,
+    msgspec,
+    np,
+    prometheus_client,
+    pyarrow,
+    uvloop,
+    rackgate,
+    rackgate_reports,
+)
+"""A run in this process forgets the modules that it imported: compiled ones cannot be imported again, and of the
+others two copies would know two classes of each exception."""
 
 CONFTEST = """
 import json, os, pathlib
@@ -134,12 +161,17 @@ def no_rackgate_environment(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def run(pytester):
-    """Run pytest in a process of its own and return what it left."""
+def run(pytester, request):
+    """Run pytest and return what it left: here, or in a process of its own where the test asks for one.
+
+    A process of its own costs two seconds, for the imports alone.
+    """
+    own = request.node.get_closest_marker("own_process") is not None
 
     def run(*arguments, out="run"):
         given = [str(argument) for argument in arguments]
-        result = pytester.runpytest_subprocess(*WITHOUT, *given)
+        start = pytester.runpytest_subprocess if own else pytester.runpytest_inprocess
+        result = start(*WITHOUT, *given)
         text = re.sub(r"\x1b\[[0-9;]*m", "", result.stdout.str() + "\n" + result.stderr.str())
         return Outcome(exit_code=int(result.ret), text=text, folder=pytester.path / out)
 

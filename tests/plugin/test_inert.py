@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.own_process
+
 HEAVY = ("numpy", "httpx", "pydantic", "pyarrow", "testcontainers", "pynvml", "hypothesis", "docker", "ray")
 PROBE = f"""
 import json, sys, pathlib
