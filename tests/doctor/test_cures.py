@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rackgate.config.acceptance_file import load_acceptance
-from rackgate.diagnosis.cures import cure_of, tool_cure
+from rackgate.diagnosis.cures import cure_of_input, install_hint
 from rackgate.doctor.examination import Examination
 from rackgate.doctor.inputs import try_input
 from rackgate.metrics.inputs import KINDS, alternatives
@@ -32,21 +32,21 @@ def test_cures_are_of_known_kinds_sources_and_reasons():
 @pytest.mark.parametrize("kind", ["card", "host", "kernel_log", "redfish", "docker"])
 @pytest.mark.parametrize("reason", list(Reason))
 def test_whatever_the_reason_there_is_something_to_do(kind, reason):
-    assert cure_of(kind, "", reason)
+    assert cure_of_input(kind, "", reason)
 
 
 @pytest.mark.parametrize("program", ["dcgmi", "nvbandwidth", "all_reduce_perf", "ib_write_bw", "fio", "rvs"])
 def test_the_program_of_a_probe_is_had_as_its_catalogue_says(program):
-    assert tool_cure(program) in {tool.install for tool in tools().values()}
+    assert install_hint(program) in {tool.install for tool in tools().values()}
 
 
 def test_a_program_without_an_entry_is_still_named():
-    assert "nobody-knows-it" in tool_cure("nobody-knows-it")
+    assert "nobody-knows-it" in install_hint("nobody-knows-it")
 
 
 def test_what_was_said_names_the_grant_itself():
     said = "dmesg: refused; it needs the group adm for this user"
-    assert "the group adm for this user" == cure_of("kernel_log", "", None, detail=said)
+    assert "the group adm for this user" == cure_of_input("kernel_log", "", None, detail=said)
 
 
 def test_the_counter_lines_of_the_docs_are_those_that_the_doctor_gives():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rackgate.diagnosis.cures import cure_of, tool_cure
+from rackgate.diagnosis.cures import cure_of_input, install_hint
 from rackgate.doctor.asking import Engineered
 from rackgate.doctor.examination import Examination
 from rackgate.metrics.inputs import Input
@@ -35,7 +35,7 @@ def try_input(one: Input, place: str, seen: Examination) -> Tried:
 
 def _late(kind: str, place: str, seen: Examination) -> Tried:
     text = f"{place} did not answer within {seen.deadline_s:g} s"
-    return Tried(ok=False, text=text, cure=cure_of(kind, "", Reason.TIMEOUT))
+    return Tried(ok=False, text=text, cure=cure_of_input(kind, "", Reason.TIMEOUT))
 
 
 def _card(one: Input, place: str, seen: Examination) -> Tried:
@@ -48,7 +48,9 @@ def _card(one: Input, place: str, seen: Examination) -> Tried:
         first = next(iter(mine.values()), None)
         reason = first.reason if first else Reason.ABSENT
         detail = first.detail if first else f"the source of {node.name} says nothing of this card"
-        return Tried(ok=False, text=detail, cure=cure_of("card", "", reason, source=source, detail=detail))
+        return Tried(
+            ok=False, text=detail, cure=cure_of_input("card", "", reason, source=source, detail=detail)
+        )
     return _GOOD if not one.name else _reading("card", one.name, mine.get(one.name), source)
 
 
@@ -57,7 +59,7 @@ def _reading(kind: str, name: str, reading: Reading | None, source: str) -> Trie
         return _GOOD
     reason = reading.reason if reading is not None else Reason.ABSENT
     detail = reading.detail if reading is not None else f"no value of {name} comes from the {source}"
-    cure = cure_of(kind, name, reason, source=source, detail=detail)
+    cure = cure_of_input(kind, name, reason, source=source, detail=detail)
     return Tried(ok=False, text=detail or f"{name}: {reason}", cure=cure)
 
 
@@ -65,7 +67,7 @@ def _host(one: Input, place: str, seen: Examination) -> Tried:
     node = _node(place, seen)
     if node is None or not node.access.reaches_host:
         text = f"no way into the host of {place} is declared"
-        return Tried(ok=False, text=text, cure=cure_of("host", "", Reason.NOT_CONFIGURED))
+        return Tried(ok=False, text=text, cure=cure_of_input("host", "", Reason.NOT_CONFIGURED))
     facts = seen.facts.get(node.name)
     if facts is None:
         return _late("host", place, seen)
@@ -74,9 +76,9 @@ def _host(one: Input, place: str, seen: Examination) -> Tried:
         return _GOOD
     if fact is None:
         return Tried(ok=False, text=f"nobody reads {one.name} from hosts")
-    cure = cure_of("host", one.name, fact.reason, detail=fact.detail)
+    cure = cure_of_input("host", one.name, fact.reason, detail=fact.detail)
     if fact.reason is Reason.TOOL_MISSING:
-        cure = tool_cure(fact.detail.partition(" ")[0])
+        cure = install_hint(fact.detail.partition(" ")[0])
     return Tried(ok=False, text=fact.detail, cure=cure)
 
 
@@ -84,7 +86,7 @@ def _kernel_log(_: Input, place: str, seen: Examination) -> Tried:
     node = _node(place, seen)
     if node is None or not (node.access.reaches_host or node.access.kernel_log):
         text = f"no way to the kernel log of {place} is declared"
-        return Tried(ok=False, text=text, cure=cure_of("kernel_log", "", Reason.NOT_CONFIGURED))
+        return Tried(ok=False, text=text, cure=cure_of_input("kernel_log", "", Reason.NOT_CONFIGURED))
     log = seen.logs.get(node.name)
     if log is None:
         return _late("kernel_log", place, seen)
@@ -95,14 +97,14 @@ def _kernel_log(_: Input, place: str, seen: Examination) -> Tried:
         lost = _host(Input("host", "kernel"), place, seen)
         if not lost.ok:  # the node says nothing at all: no group would cure that
             return Tried(ok=False, text=problem, cure=lost.cure)
-    return Tried(ok=False, text=problem, cure=cure_of("kernel_log", "", None, detail=problem))
+    return Tried(ok=False, text=problem, cure=cure_of_input("kernel_log", "", None, detail=problem))
 
 
 def _redfish(one: Input, place: str, seen: Examination) -> Tried:
     node = _node(place, seen)
     if node is None or node.access.redfish is None:
         text = f"no management controller of {place} is declared"
-        return Tried(ok=False, text=text, cure=cure_of("redfish", "", Reason.NOT_CONFIGURED))
+        return Tried(ok=False, text=text, cure=cure_of_input("redfish", "", Reason.NOT_CONFIGURED))
     if node.name not in seen.chassis:
         return _late("redfish", place, seen)
     said = {reading.field: reading for reading in seen.chassis[node.name]}
@@ -113,12 +115,12 @@ def _tool(one: Input, place: str, seen: Examination) -> Tried:
     node = _node(place, seen)
     if node is None or not node.access.reaches_host:
         text = f"no way into the host of {place} is declared"
-        return Tried(ok=False, text=text, cure=cure_of("host", "", Reason.NOT_CONFIGURED))
+        return Tried(ok=False, text=text, cure=cure_of_input("host", "", Reason.NOT_CONFIGURED))
     if (node.name, one.name) not in seen.tools:
         return _late("host", place, seen)
     if seen.tools[node.name, one.name]:
         return _GOOD
-    return Tried(ok=False, text=f"{one.name} is not on the PATH of {place}", cure=tool_cure(one.name))
+    return Tried(ok=False, text=f"{one.name} is not on the PATH of {place}", cure=install_hint(one.name))
 
 
 def _docker(_: Input, place: str, seen: Examination) -> Tried:
@@ -128,7 +130,9 @@ def _docker(_: Input, place: str, seen: Examination) -> Tried:
     fact = facts["docker_runtimes"]
     if fact.value is not None:
         return _GOOD
-    return Tried(ok=False, text=fact.detail, cure=cure_of("docker", "", fact.reason, detail=fact.detail))
+    return Tried(
+        ok=False, text=fact.detail, cure=cure_of_input("docker", "", fact.reason, detail=fact.detail)
+    )
 
 
 def _engine(_: Input, place: str, seen: Examination) -> Tried:
@@ -160,7 +164,7 @@ def _fault(_: Input, __: str, seen: Examination) -> Tried:
     if able:
         return _GOOD
     text = "no engine can be killed from here: they are found running"
-    return Tried(ok=False, text=text, cure=cure_of("fault", "", None))
+    return Tried(ok=False, text=text, cure=cure_of_input("fault", "", None))
 
 
 def _batch(_: Input, __: str, seen: Examination) -> Tried:
@@ -170,7 +174,7 @@ def _batch(_: Input, __: str, seen: Examination) -> Tried:
     if batch is None or which(batch.command[0]):
         return _GOOD
     text = f"{batch.command[0]} of [batch] is not on the PATH"
-    return Tried(ok=False, text=text, cure=cure_of("batch", "", None))
+    return Tried(ok=False, text=text, cure=cure_of_input("batch", "", None))
 
 
 def _prices(_: Input, __: str, seen: Examination) -> Tried:
@@ -178,7 +182,7 @@ def _prices(_: Input, __: str, seen: Examination) -> Tried:
     if prices is not None and (prices.card_hour is not None or prices.kwh is not None):
         return _GOOD
     text = "the target has no [prices]: card_hour, kwh"
-    return Tried(ok=False, text=text, cure=cure_of("prices", "", None))
+    return Tried(ok=False, text=text, cure=cure_of_input("prices", "", None))
 
 
 def _instrument(_: Input, __: str, ___: Examination) -> Tried:
