@@ -68,25 +68,13 @@ def _run(options: argparse.Namespace) -> int:
     return int(any(one.outlook in (Outlook.UNKNOWN, Outlook.FAIL) for one in found))
 
 
-def _target(text: str, model: str) -> Target:
-    """Return the target; raises `ConfigError`."""
+def _target(source: str, model: str) -> Target:
     from rackgate.config.problems import ConfigError
-    from rackgate.config.target_file import endpoint_target, load_target
-    from rackgate.discovery.local import LOCAL, local_target
-    from rackgate.discovery.look import look_at_this_machine
+    from rackgate.discovery.target_source import read_target
     from rackgate.engines.launchers import settings_checkers
 
-    if text == "sim" or text.startswith("sim:"):
+    if source == "sim" or source.startswith("sim:"):
         raise ConfigError(
-            [f"{text}: a run makes the simulated rack itself: there is nothing to examine before"]
+            [f"{source}: a run makes the simulated rack itself: there is nothing to examine before"]
         )
-    if text == LOCAL:
-        return local_target(look_at_this_machine())
-    if not text.startswith(("http://", "https://")):
-        return load_target(Path(text), settings_checkers())
-    if not model:
-        raise ConfigError([f"{text}: --model is needed: a result belongs to a model"])
-    try:
-        return endpoint_target(text, model, source=text)
-    except ValueError as error:
-        raise ConfigError([f"{text}: {error}"]) from error
+    return read_target(source, model, settings_checkers())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from rackgate.discovery.machine import FoundCard, FoundCards
+from rackgate.discovery.machine import CardInventory, FoundCard
 from rackgate.hosts.concurrently import within
 from rackgate.hosts.pci import canonical_pci
 from rackgate.hosts.runner import Command, Runner
@@ -21,7 +21,9 @@ _COLUMNS = ("index", "uuid", "serial", "name", "pci.bus_id", "driver_version")
 _SMI = Command(argv=("nvidia-smi", f"--query-gpu={','.join(_COLUMNS)}", "--format=csv,noheader,nounits"))
 
 
-def find_cards(runner: Runner, deadline_s: float, environment: Mapping[str, str] | None = None) -> FoundCards:
+def find_cards(
+    runner: Runner, deadline_s: float, environment: Mapping[str, str] | None = None
+) -> CardInventory:
     """Return the cards that NVML or nvidia-smi lists, or why neither does; both are asked side by side."""
     asked = {
         "NVML": partial(_by_nvml, deadline_s, environment),
@@ -30,17 +32,17 @@ def find_cards(runner: Runner, deadline_s: float, environment: Mapping[str, str]
     limit_s = 1.5 * deadline_s
     answers = within(asked, limit_s)
     by_library, by_command = (
-        answers.get(name) or FoundCards(why=f"{name}: no answer within {limit_s:g} s") for name in asked
+        answers.get(name) or CardInventory(why=f"{name}: no answer within {limit_s:g} s") for name in asked
     )
     if by_library.cards or by_library.lost:
         return by_library
     if by_command.cards:
         return by_command
     why = "; ".join(one for one in (by_library.why, by_command.why) if one)
-    return FoundCards(why=why, driver=by_library.driver, cuda=by_library.cuda)
+    return CardInventory(why=why, driver=by_library.driver, cuda=by_library.cuda)
 
 
-def _by_nvml(deadline_s: float, environment: Mapping[str, str] | None) -> FoundCards:
+def _by_nvml(deadline_s: float, environment: Mapping[str, str] | None) -> CardInventory:
     slots = tuple(Card(name=f"{_HERE}/gpu{index}", node=_HERE, index=index) for index in range(_MOST_CARDS))
     source = NvmlSource(Node(name=_HERE, cards=slots), deadline_s=deadline_s, environment=environment)
     try:
@@ -48,7 +50,7 @@ def _by_nvml(deadline_s: float, environment: Mapping[str, str] | None) -> FoundC
     finally:
         source.close()
     if not source.driver:
-        return FoundCards(why=f"NVML: {source.problem}")
+        return CardInventory(why=f"NVML: {source.problem}")
     lost = tuple(
         one.detail for one in readings if "gives no handle" in one.detail and one.field == "temperature_c"
     )
@@ -56,7 +58,7 @@ def _by_nvml(deadline_s: float, environment: Mapping[str, str] | None) -> FoundC
         FoundCard(index=index, links=_links(index, readings), **_identity(facts))
         for index, facts in sorted(source.facts.items())
     )
-    return FoundCards(
+    return CardInventory(
         cards=cards,
         source="nvml",
         why="" if cards else "NVML: the driver answers and lists no card",
@@ -85,11 +87,11 @@ def _links(index: int, readings: list[Reading]) -> str:
     return ", ".join(parts)
 
 
-def _by_smi(runner: Runner, deadline_s: float) -> FoundCards:
+def _by_smi(runner: Runner, deadline_s: float) -> CardInventory:
     ran = runner.run(_SMI, deadline_s)
     problem = driver_problem(ran.text + ran.error)
     if problem or ran.reason is not None or ran.status:
-        return FoundCards(why=f"nvidia-smi: {problem or ran.detail}")
+        return CardInventory(why=f"nvidia-smi: {problem or ran.detail}")
     cards, driver = [], ""
     for row in parse_query(ran.text, _COLUMNS):
         told = {name: cell.text for name, cell in row.cells.items() if cell.supported and not cell.fault}
@@ -107,7 +109,7 @@ def _by_smi(runner: Runner, deadline_s: float) -> FoundCards:
             )
         )
     why = "" if cards else "nvidia-smi lists no card"
-    return FoundCards(cards=tuple(cards), source="nvidia-smi" if cards else "", why=why, driver=driver)
+    return CardInventory(cards=tuple(cards), source="nvidia-smi" if cards else "", why=why, driver=driver)
 
 
 def cards_of_page(text: str) -> tuple[FoundCard, ...]:

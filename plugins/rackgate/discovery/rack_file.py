@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from rackgate.discovery.assignment import assigned_cards
+from rackgate.discovery.card_assignment import cards_by_engine
 from rackgate.discovery.machine import FoundCard, Machine, Service
 
 _WHERE = {
@@ -19,12 +19,12 @@ _WHERE = {
 def rack_text(machine: Machine) -> str:
     """Return the whole file; `rackgate.config.target_file` reads it without a problem."""
     engines = machine.of_kind("engine")
-    cards = assigned_cards(engines, machine.found.cards, machine.busy, machine.parents)
+    cards = cards_by_engine(engines, machine.inventory.cards, machine.busy, machine.parents)
     parts = [
         _head(machine),
         _about(machine, engines),
         _node(machine),
-        *(_card(card) for card in machine.found.cards),
+        *(_card(card) for card in machine.inventory.cards),
         *(_engine(engine, machine, cards.get(engine.port, ())) for engine in engines),
         _no_engine(machine) if not engines else "",
         *(_locked(service) for service in machine.of_kind("locked")),
@@ -38,8 +38,8 @@ def _head(machine: Machine) -> str:
         f"What `rackgate init` found on {machine.host}. Facts only: bounds stand in the acceptance file.",
         "Check it, then ask what would run and what would stay UNKNOWN: rackgate doctor FILE",
     ]
-    if not machine.found.cards:
-        lines += ["", f"No accelerator was found: {machine.found.why or 'nobody names one'}"]
+    if not machine.inventory.cards:
+        lines += ["", f"No accelerator was found: {machine.inventory.why or 'nobody names one'}"]
         lines += [f"  {step.name}: {step.text}. {step.next_step}" for step in machine.triage if not step.ok]
     return _comment(lines)
 
@@ -61,7 +61,7 @@ def _about(machine: Machine, engines: tuple[Service, ...]) -> str:
 
 
 def _node(machine: Machine) -> str:
-    found, exporters = machine.found, machine.of_kind("exporter")
+    found, exporters = machine.inventory, machine.of_kind("exporter")
     lines = ["[[node]]", f"name = {_quoted(machine.host)}"]
     if not found.cards:
         lines.append(
@@ -113,7 +113,7 @@ def _card(card: FoundCard) -> str:
 
 
 def _engine(engine: Service, machine: Machine, cards: tuple[int, ...]) -> str:
-    box = next((one for one in machine.boxes if engine.port in one.ports), None)
+    box = next((one for one in machine.containers if engine.port in one.ports), None)
     who = f"container {box.name}, image {box.image}" if box else engine.owner
     lines = [_words(f"# {who}")] if who else []
     lines += [
@@ -128,7 +128,7 @@ def _engine(engine: Service, machine: Machine, cards: tuple[int, ...]) -> str:
         lines.append(f"model = {_quoted(engine.models[0])}")
     if len(engine.models) > 1:
         lines.append(_words(f"# it serves also: {', '.join(engine.models[1:8])}"))
-    if not machine.found.cards and not _has_device(machine):
+    if not machine.inventory.cards and not _has_device(machine):
         lines.append('pool = "cpu"  # no accelerator was found here')
     elif cards:
         names = ", ".join(_quoted(f"{machine.host}/gpu{index}") for index in cards)
@@ -183,11 +183,11 @@ def _rest(machine: Machine, engines: tuple[Service, ...]) -> str:
             f'prometheus = "{server.url}"',
             "",
         ]
-    if machine.boxes:
+    if machine.containers:
         lines.append("Containers that run here:")
         lines += [
             f"  {one.name}  {one.image}  {', '.join(f'port {port}' for port in one.ports)}".rstrip()
-            for one in machine.boxes
+            for one in machine.containers
         ]
     return _comment(lines)
 

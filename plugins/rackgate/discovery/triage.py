@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rackgate.discovery.machine import FoundCards, Step
+from rackgate.discovery.machine import CardInventory, TriageStep
 from rackgate.hosts.facts.demands import HostDemands
 from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.triage import STEPS
@@ -46,14 +46,14 @@ def pci_accelerators(files: Mapping[str, Ran]) -> tuple[str, ...] | None:
 
 
 def triage_of(
-    runner: Runner, facts: Mapping[str, Fact], found: FoundCards, deadline_s: float
-) -> tuple[Step, ...]:
+    runner: Runner, facts: Mapping[str, Fact], found: CardInventory, deadline_s: float
+) -> tuple[TriageStep, ...]:
     """Return every step with what was seen there; the first that is not ok is where to begin."""
     seen = pci_accelerators(runner.read(_PCI, deadline_s))
     return (_device(seen, found), *(_step(name, key, facts) for key, name in _NAMES.items()))
 
 
-def _step(name: str, key: str, facts: Mapping[str, Fact]) -> Step:
+def _step(name: str, key: str, facts: Mapping[str, Fact]) -> TriageStep:
     """Return the worst that preflight's own triage finds at a step."""
     findings = STEPS[key](facts, HostDemands(cards=1))
     kinds = ((Verdict.FAIL, Verdict.FAIL, False), (Verdict.UNKNOWN, Verdict.FAIL, None))
@@ -65,23 +65,23 @@ def _step(name: str, key: str, facts: Mapping[str, Fact]) -> Step:
         found = (one for one in findings if (one.verdict, one.at_worst) == (verdict, at_worst))
         worst = next(found, None)
         if worst is not None:
-            return Step(name=name, ok=ok, text=worst.text, next_step=worst.next_step)
-    return Step(name=name, ok=True, text="nothing is wrong")
+            return TriageStep(name=name, ok=ok, text=worst.text, next_step=worst.next_step)
+    return TriageStep(name=name, ok=True, text="nothing is wrong")
 
 
-def _device(seen: tuple[str, ...] | None, found: FoundCards) -> Step:
+def _device(seen: tuple[str, ...] | None, found: CardInventory) -> TriageStep:
     name = "device"
     if seen and not found.cards and not any(one.startswith("NVIDIA") for one in seen):
         cure = "Declare their exporter (exporter = ...): only NVIDIA's driver is asked directly."
-        return Step(name=name, ok=False, text=f"none of NVIDIA: {', '.join(seen[:8])}", next_step=cure)
+        return TriageStep(name=name, ok=False, text=f"none of NVIDIA: {', '.join(seen[:8])}", next_step=cure)
     if found.cards or seen:
         text = f"{len(seen)} on the PCI bus: {', '.join(seen[:8])}" if seen else "the driver lists cards"
-        return Step(name=name, ok=True, text=text)
+        return TriageStep(name=name, ok=True, text=text)
     if seen is None:
         text = "the PCI bus cannot be seen from here (/sys/bus/pci is empty)"
-        return Step(name=name, ok=None, text=text, next_step="Look on the host itself: `lspci -nn`.")
+        return TriageStep(name=name, ok=None, text=text, next_step="Look on the host itself: `lspci -nn`.")
     cure = (
         "Is a card seated, powered and enabled in the BIOS; in a virtual machine, passed through?"
         " `lspci -nn` lists what the kernel sees."
     )
-    return Step(name=name, ok=False, text="no accelerator on the PCI bus", next_step=cure)
+    return TriageStep(name=name, ok=False, text="no accelerator on the PCI bus", next_step=cure)

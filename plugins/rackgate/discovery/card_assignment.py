@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rackgate.discovery.machine import FoundCard, Service
 
 
-def assigned_cards(
+def cards_by_engine(
     engines: tuple[Service, ...],
     cards: tuple[FoundCard, ...],
     busy: Mapping[int, frozenset[int]],
