@@ -1,4 +1,4 @@
-"""The cards of this machine: by the driver's library, else by nvidia-smi, else by an exporter's page."""
+"""The cards of this machine: from the driver's library, nvidia-smi, or the page of an exporter."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _SMI = Command(argv=("nvidia-smi", f"--query-gpu={','.join(_COLUMNS)}", "--forma
 def find_cards(
     runner: Runner, deadline_s: float, environment: Mapping[str, str] | None = None
 ) -> CardInventory:
-    """Return the cards that NVML or nvidia-smi lists, or why neither does; both are asked side by side."""
-    asked = {
+    """Return the cards that NVML or nvidia-smi lists, or why neither does; both are asked at once."""
+    sources = {
         "NVML": partial(_by_nvml, deadline_s, environment),
         "nvidia-smi": partial(_by_smi, runner, deadline_s),
     }
     limit_s = 1.5 * deadline_s
-    answers = within(asked, limit_s)
+    answers = within(sources, limit_s)
     by_library, by_command = (
-        answers.get(name) or CardInventory(why=f"{name}: no answer within {limit_s:g} s") for name in asked
+        answers.get(name) or CardInventory(why=f"{name}: no answer within {limit_s:g} s") for name in sources
     )
     if by_library.cards or by_library.lost:
         return by_library
     if by_command.cards:
         return by_command
-    why = "; ".join(one for one in (by_library.why, by_command.why) if one)
+    why = "; ".join(filter(None, (by_library.why, by_command.why)))
     return CardInventory(why=why, driver=by_library.driver, cuda=by_library.cuda)
 
 
@@ -52,7 +52,9 @@ def _by_nvml(deadline_s: float, environment: Mapping[str, str] | None) -> CardIn
     if not source.driver:
         return CardInventory(why=f"NVML: {source.problem}")
     lost = tuple(
-        one.detail for one in readings if "gives no handle" in one.detail and one.field == "temperature_c"
+        reading.detail
+        for reading in readings
+        if "gives no handle" in reading.detail and reading.field == "temperature_c"
     )
     cards = tuple(
         FoundCard(index=index, links=_links(index, readings), **_identity(facts))
@@ -73,16 +75,17 @@ def _identity(facts: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _links(index: int, readings: list[Reading]) -> str:
-    said = {one.field: one.value for one in readings if one.entity == f"{_HERE}/gpu{index}"}
+    card = f"{_HERE}/gpu{index}"
+    values = {reading.field: reading.value for reading in readings if reading.entity == card}
     parts = []
-    width, generation = said.get("pcie_width_max"), said.get("pcie_generation_max")
+    width, generation = values.get("pcie_width_max"), values.get("pcie_generation_max")
     if width is not None and generation is not None:
         parts.append(f"PCIe {generation:g} x{width:g}")
-    if said.get("nvlinks_up") is not None:
-        parts.append(f"{said['nvlinks_up']:g} NVLinks up")
-    if said.get("fabric_state") == 3:
-        parts.append(f"in fabric clique {said.get('fabric_clique') or 0:g}")
-    if said.get("mig_enabled"):
+    if values.get("nvlinks_up") is not None:
+        parts.append(f"{values['nvlinks_up']:g} NVLinks up")
+    if values.get("fabric_state") == 3:
+        parts.append(f"in fabric clique {values.get('fabric_clique') or 0:g}")
+    if values.get("mig_enabled"):
         parts.append("cut by MIG")
     return ", ".join(parts)
 
@@ -94,18 +97,18 @@ def _by_smi(runner: Runner, deadline_s: float) -> CardInventory:
         return CardInventory(why=f"nvidia-smi: {problem or ran.detail}")
     cards, driver = [], ""
     for row in parse_query(ran.text, _COLUMNS):
-        told = {name: cell.text for name, cell in row.cells.items() if cell.supported and not cell.fault}
+        texts = {name: cell.text for name, cell in row.cells.items() if cell.supported and not cell.fault}
         index = row.number("index")
         if index is None:
             continue
-        driver = driver or told.get("driver_version", "")
+        driver = driver or texts.get("driver_version", "")
         cards.append(
             FoundCard(
                 index=int(index),
-                name=told.get("name", ""),
-                uuid=told.get("uuid", ""),
-                serial=told.get("serial", ""),
-                pci=canonical_pci(told.get("pci.bus_id", "")) or "",
+                name=texts.get("name", ""),
+                uuid=texts.get("uuid", ""),
+                serial=texts.get("serial", ""),
+                pci=canonical_pci(texts.get("pci.bus_id", "")) or "",
             )
         )
     why = "" if cards else "nvidia-smi lists no card"
@@ -113,7 +116,7 @@ def _by_smi(runner: Runner, deadline_s: float) -> CardInventory:
 
 
 def cards_of_page(text: str) -> tuple[FoundCard, ...]:
-    """Return the cards that a dcgm-exporter's page lists; raises ValueError if it is none."""
+    """Return the cards on the page of a dcgm-exporter; raises `ValueError` for another page."""
     from prometheus_client.parser import text_string_to_metric_families
 
     samples = [
