@@ -7,8 +7,8 @@ import pytest
 
 from rackgate.config.acceptance_file import load_acceptance
 from rackgate.diagnosis.cures import cure_of_input, install_hint
-from rackgate.doctor.examination import Examination
-from rackgate.doctor.inputs import try_input
+from rackgate.doctor.input_checks import check_input
+from rackgate.doctor.snapshot import Snapshot
 from rackgate.metrics.inputs import KINDS, alternatives
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.target import Target
@@ -70,6 +70,6 @@ def _inputs():
 
 
 def test_every_input_of_every_shipped_row_can_be_tried_of_a_rack_that_says_nothing():
-    silent = Examination(target=Target(name="rack", model="m", grade="unproven"), deadline_s=1.0)
-    tried = {str(one): try_input(one, "n1", silent) for one in _inputs()}
+    silent = Snapshot(target=Target(name="rack", model="m", grade="unproven"), deadline_s=1.0)
+    tried = {str(one): check_input(one, "n1", silent) for one in _inputs()}
     assert [name for name, one in tried.items() if not one.ok and not (one.text and one.cure)] == []

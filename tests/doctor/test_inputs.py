@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from local_server import Answer, serving
 
-from rackgate.doctor.prognosis import Outlook
+from rackgate.doctor.forecast import Outlook
 from rackgate.nouns.node import Card, Expect, Node, NodeAccess, Redfish
 from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.nouns.target import BatchSystem, EngineSpec, Gateway, LoadMachines, Member, Prices, Target

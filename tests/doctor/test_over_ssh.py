@@ -3,7 +3,7 @@
 import pytest
 from ssh_server import SERVER, ssh_servers
 
-from rackgate.doctor.prognosis import Outlook
+from rackgate.doctor.forecast import Outlook
 from rackgate.nouns.node import Node, NodeAccess
 from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.nouns.target import Target

@@ -45,8 +45,8 @@ def _run(options: argparse.Namespace) -> int:
     from rackgate.cli.doctor_output import as_json, as_text
     from rackgate.config.acceptance_file import load_acceptance
     from rackgate.config.problems import ConfigError
-    from rackgate.doctor.examination import examine
-    from rackgate.doctor.prognosis import Outlook, prognoses, tools_of
+    from rackgate.doctor.forecast import Outlook, forecast, tools_of
+    from rackgate.doctor.snapshot import take_snapshot
     from rackgate.metrics.shipped import shipped_registry
 
     registry = shipped_registry()
@@ -58,14 +58,14 @@ def _run(options: argparse.Namespace) -> int:
         return 4
     registry.add_probes(acceptance.probes)
     checks = plan_checks(target, acceptance.slos, metrics=registry.metrics, probes=acceptance.probes)
-    seen = examine(target, tools_of(checks, registry.metrics), options.limit)
-    found = prognoses(checks, registry.metrics, seen, options.profile)
+    snapshot = take_snapshot(target, tools_of(checks, registry.metrics), options.limit)
+    forecasts = forecast(checks, registry.metrics, snapshot, options.profile)
     if options.json:
-        whole = as_json(found, seen, options.profile)
+        whole = as_json(forecasts, snapshot, options.profile)
         sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
     else:
-        sys.stdout.write(as_text(found, seen, options.profile))
-    return int(any(one.outlook in (Outlook.UNKNOWN, Outlook.FAIL) for one in found))
+        sys.stdout.write(as_text(forecasts, snapshot, options.profile))
+    return int(any(one.outlook in (Outlook.UNKNOWN, Outlook.FAIL) for one in forecasts))
 
 
 def _target(source: str, model: str) -> Target:
