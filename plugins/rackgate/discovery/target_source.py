@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from rackgate.config.problems import ConfigError
-from rackgate.config.target_file import CheckSettings, endpoint_target, load_target, parse_target
+from rackgate.config.target_consistency import CheckSettings
+from rackgate.config.target_file import endpoint_target, load_target, parse_target
 from rackgate.discovery.inspection import inspect_machine
 from rackgate.discovery.machine import Machine
 from rackgate.discovery.rack_file import rack_text

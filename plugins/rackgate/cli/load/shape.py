@@ -98,7 +98,7 @@ def _known(options: argparse.Namespace) -> Load:
 
     if options.workload is None:
         return Load(name="load", prompt_tokens=128, output_tokens=32)
-    from rackgate.config.workloads import workloads
+    from rackgate.config.acceptance_file import workloads
 
     if options.workload not in workloads():
         raise ValueError(f"no workload {options.workload!r}; valid: {', '.join(workloads())}")
