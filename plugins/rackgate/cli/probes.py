@@ -40,11 +40,11 @@ def _run(options: argparse.Namespace) -> int:
 
 def _check(path: Path) -> int:
     from rackgate.probes.parsers import PARSERS
-    from rackgate.probes.probe import Asked, BadOutput
+    from rackgate.probes.probe import BadOutput, ProbedNode
 
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
-        values = PARSERS["site"](text, Asked(node="node"))
+        values = PARSERS["site"](text, ProbedNode(name="node"))
     except (OSError, BadOutput) as error:
         sys.stderr.write(f"rackgate probes: {error}\n")
         return 1
