@@ -1,15 +1,14 @@
-"""What another load generator measured, judged by the rows of ours."""
+"""`rackgate judge --from`: judge the results of another load generator by our rows."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import argparse
-
     from rackgate.loadgen.results.foreign import ForeignReport
     from rackgate.nouns.measurement import Measurement
     from rackgate.nouns.slo import Slo
@@ -33,10 +32,10 @@ def judge_foreign(options: argparse.Namespace) -> int:
         raise ConfigError([f"no row of a load {options.load!r}; valid: {known}"])
     judged = [(row, *_judged(row, report)) for row in rows]
     if options.json:
-        sys.stdout.write(json.dumps([_plain(*one) for one in judged], indent=2) + "\n")
+        sys.stdout.write(json.dumps([_plain(*entry) for entry in judged], indent=2) + "\n")
     else:
         sys.stdout.write(f"{report.tool}: {report.ok} ok, {_failed(report)} failed\n")
-        sys.stdout.write("".join(_line(*one) for one in judged))
+        sys.stdout.write("".join(_line(*entry) for entry in judged))
     return int(any(str(judgement.verdict) not in ("PASS", "WARN") for _, _, judgement in judged))
 
 
@@ -45,7 +44,7 @@ def _failed(report: ForeignReport) -> str:
 
 
 def _judged(row: Slo, report: ForeignReport) -> tuple[Measurement, Judgement]:
-    """Return what the file says about a row, and the verdict; nothing is given that the file cannot show."""
+    """Return the measurement and the verdict of a row, UNKNOWN for what the file cannot show."""
     from rackgate.judging.judge import judge
     from rackgate.nouns.measurement import Reason, missing
     from rackgate.nouns.slo import Check, Scope
