@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from functools import partial
 
 from rackgate.discovery.machine import CardInventory, FoundCard
@@ -45,10 +46,8 @@ def find_cards(
 def _by_nvml(deadline_s: float, environment: Mapping[str, str] | None) -> CardInventory:
     slots = tuple(Card(name=f"{_HERE}/gpu{index}", node=_HERE, index=index) for index in range(_MOST_CARDS))
     source = NvmlSource(Node(name=_HERE, cards=slots), deadline_s=deadline_s, environment=environment)
-    try:
+    with closing(source):
         readings = source.poll()
-    finally:
-        source.close()
     if not source.driver:
         return CardInventory(why=f"NVML: {source.problem}")
     lost = tuple(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache, partial
 
 from rackgate.doctor.input_checks import InputCheck, check_input
 from rackgate.doctor.snapshot import Snapshot
@@ -95,21 +96,12 @@ class _Rack:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.target = snapshot.target
-        self._snapshot = snapshot
-        self._places: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._checked: dict[tuple[Input, str], InputCheck] = {}
+        self._places = cache(partial(_places, target=snapshot.target))
+        self._check = cache(partial(check_input, snapshot=snapshot))
 
     def check(self, needed: Input, entity: str) -> list[InputCheck]:
         """Return the check of an input at each place that matters to an entity."""
-        key = (needed.kind, entity)
-        if key not in self._places:
-            self._places[key] = _places(*key, self.target)
-        return [self._at(needed, place) for place in self._places[key]]
-
-    def _at(self, needed: Input, place: str) -> InputCheck:
-        if (needed, place) not in self._checked:
-            self._checked[needed, place] = check_input(needed, place, self._snapshot)
-        return self._checked[needed, place]
+        return [self._check(needed, place) for place in self._places(needed.kind, entity)]
 
 
 def _forecast(

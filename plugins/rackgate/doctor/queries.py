@@ -6,6 +6,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -51,16 +52,12 @@ class Readiness:
 
 def query_cards(node: Node, target: Target) -> tuple[tuple[Reading, ...], tuple[ListedCard, ...] | None]:
     """Return one poll of a node's cards, or a second one if the first is silent; and the listed cards."""
-    source = card_source_of(node, plan_of(target))
-    try:
+    with closing(card_source_of(node, plan_of(target))) as source:
         for _ in range(_POLLS):
             readings = polled(source)
             if any(reading.value is not None for reading in readings):
                 break
-        listed = source.listed() if isinstance(source, ListsCards) else None
-    finally:
-        source.close()
-    return tuple(readings), listed
+        return tuple(readings), source.listed() if isinstance(source, ListsCards) else None
 
 
 def query_host(node: Node, target: Target, limit_s: float) -> dict[str, Fact]:
@@ -68,10 +65,8 @@ def query_host(node: Node, target: Target, limit_s: float) -> dict[str, Fact]:
     runner = runner_of(node.name, node.access, plan_of(target))
     if runner is None:
         return {}
-    try:
+    with closing(runner):
         return read_host(runner, limit_s)
-    finally:
-        runner.close()
 
 
 def query_tools(node: Node, target: Target, tools: Iterable[str], limit_s: float) -> dict[str, str | None]:
@@ -79,17 +74,15 @@ def query_tools(node: Node, target: Target, tools: Iterable[str], limit_s: float
     runner = runner_of(node.name, node.access, plan_of(target))
     if runner is None:
         return {}
-    found: dict[str, str | None] = {}
-    try:
+    paths: dict[str, str | None] = {}
+    with closing(runner):
         for name in tools:
             line = f"command -v {shlex.quote(name)}"
             ran = runner.run(Command(argv=("sh", "-c", line)), limit_s)
             if ran.reason in (Reason.TIMEOUT, Reason.UNREACHABLE):
-                return found
-            found[name] = ran.text.strip() or None
-    finally:
-        runner.close()
-    return found
+                break
+            paths[name] = ran.text.strip() or None
+    return paths
 
 
 def query_kernel_log(node: Node, target: Target) -> tuple[EventBook, str] | None:
@@ -97,12 +90,10 @@ def query_kernel_log(node: Node, target: Target) -> tuple[EventBook, str] | None
     log = kernel_log_of(node, node.access, plan_of(target))
     if log is None:
         return None
-    try:
+    with closing(log):
         for _ in range(_POLLS):  # the second poll completes a message that the end of the first one cut
             log.poll()
         return log.book, log.problem
-    finally:
-        log.close()
 
 
 def query_chassis(node: Node, limit_s: float) -> tuple[Reading, ...]:
@@ -118,11 +109,8 @@ def query_chassis(node: Node, limit_s: float) -> tuple[Reading, ...]:
             Reading(now_ns, node.name, node.name, name, None, Reason.NO_PERMISSION, text)
             for name in CHASSIS_FIELDS
         )
-    source = chassis_source_of(node.name, redfish, timeout_s=limit_s, sensors_s=limit_s / 2)
-    try:
+    with closing(chassis_source_of(node.name, redfish, timeout_s=limit_s, sensors_s=limit_s / 2)) as source:
         return tuple(polled(source))
-    finally:
-        source.close()
 
 
 def query_engine(spec: EngineSpec, target: Target, limit_s: float) -> Readiness:

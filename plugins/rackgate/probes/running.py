@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 from rackgate.hosts.runner import Command, LocalRunner, Ran, Runner
@@ -163,10 +164,8 @@ def _run_with_peer(
 
 
 def _serve(peer: Runner, listening: Command, deadline_s: float) -> Ran:
-    try:
+    with closing(peer):
         return peer.run(listening, deadline_s)
-    finally:
-        peer.close()
 
 
 def _run_until_peer_listens(runner: Runner, command: Command, served: Future[Ran], deadline_s: float) -> Ran:
