@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rackgate.doctor.forecast import Outlook
-from rackgate.doctor.summary import grouped, ranked_cures
+from rackgate.doctor.forecast import Forecast, Outlook
+from rackgate.doctor.snapshot import Snapshot
+from rackgate.doctor.summary import ForecastGroup, grouped, ranked_cures
+from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.node_differences import outliers, splits
+from rackgate.nouns.target import Target
 from rackgate.preflight.nodes import compared_nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate.doctor.forecast import Forecast
-    from rackgate.doctor.snapshot import Snapshot
-    from rackgate.doctor.summary import ForecastGroup
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.nouns.target import Target
-
 
 _OUTLOOK_TEXT = {
     Outlook.RUN: "will run",

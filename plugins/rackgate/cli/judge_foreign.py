@@ -6,22 +6,20 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rackgate.loadgen.results.foreign import ForeignReport
-    from rackgate.nouns.measurement import Measurement
-    from rackgate.nouns.slo import Slo
-    from rackgate.nouns.verdict import Judgement
+from rackgate.config.acceptance_file import load_acceptance
+from rackgate.config.problems import ConfigError
+from rackgate.judging.judge import judge
+from rackgate.loadgen.results.foreign import ForeignReport, read_foreign
+from rackgate.metrics.shipped import shipped_registry
+from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.slo import Check, Scope, Slo
+from rackgate.nouns.verdict import Judgement, Verdict
 
 
 def judge_foreign(options: argparse.Namespace) -> int:
     """Judge one file, print each row and return 0 if all are met. Raises `ForeignError`, `ConfigError`."""
-    from rackgate.config.acceptance_file import load_acceptance
-    from rackgate.config.problems import ConfigError
-    from rackgate.loadgen.results.foreign import read_foreign
-    from rackgate.metrics.shipped import shipped_registry
-
     registry = shipped_registry()
     report = read_foreign(options.source)
     profile = options.profile or "smoke"
@@ -45,11 +43,6 @@ def _failed(report: ForeignReport) -> str:
 
 def _judged(row: Slo, report: ForeignReport) -> tuple[Measurement, Judgement]:
     """Return the measurement and the verdict of a row, UNKNOWN for what the file cannot show."""
-    from rackgate.judging.judge import judge
-    from rackgate.nouns.measurement import Reason, missing
-    from rackgate.nouns.slo import Check, Scope
-    from rackgate.nouns.verdict import Judgement, Verdict
-
     measured = report.measurement(row.metric, row.statistic, row.unit)
     if row.scope not in (Scope.RACK, Scope.POOL) or row.window != "load":
         text = f"{report.tool}'s file does not tell one {row.scope} from another"

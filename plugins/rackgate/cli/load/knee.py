@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rackgate.cli.load.load_runner import LoadRunner
-    from rackgate.loadgen import OfferedLoad
-    from rackgate.loadgen.knee import Look, RateProbe
-    from rackgate.nouns.load import Load
-
+from rackgate.cli.load import output as load_output
+from rackgate.cli.load.load_runner import LoadRunner
+from rackgate.loadgen import OfferedLoad
+from rackgate.loadgen.instrument.sizing import accepted_ms
+from rackgate.loadgen.knee import Found, Look, RateProbe, find_knee
+from rackgate.metrics.requests.chosen import good_mask, lateness, unlike_the_engine
+from rackgate.metrics.summary import error_p99
+from rackgate.nouns.load import Load
 
 _REQUESTS = 200
 
@@ -31,12 +32,6 @@ def search_knee(load: Load, runner: LoadRunner, options: argparse.Namespace) -> 
     Each probe has its own prompts: those of another rate would still be in the engine's caches. A probe is
     offered once more if the load generator was late.
     """
-    from rackgate.cli.load import output as load_output
-    from rackgate.loadgen.instrument.sizing import accepted_ms
-    from rackgate.loadgen.knee import Found, find_knee
-    from rackgate.metrics.requests.chosen import lateness
-    from rackgate.metrics.summary import error_p99
-
     limit_ms = accepted_ms([load.ttft_bound_ms] if load.ttft_bound_ms else [])
     probes: list[RateProbe] = []
 
@@ -45,9 +40,7 @@ def search_knee(load: Load, runner: LoadRunner, options: argparse.Namespace) -> 
         probe = replace(load, rate_per_s=rate_per_s, duration_s=requests / load.turns / rate_per_s)
         label = f"probe{len(probes)}"
         offered, interrupted = runner.offer(probe, label=label, look=look)
-        if not interrupted and lateness(
-            (offered,), limit_ms
-        ):  # a late load generator says nothing of the rate
+        if not interrupted and lateness((offered,), limit_ms):  # a late probe shows nothing of the rate
             offered, interrupted = runner.offer(probe, label=f"{label}.again", look=look)
         return _look_of(offered, limit_ms, interrupted=interrupted)
 
@@ -77,9 +70,6 @@ def search_knee(load: Load, runner: LoadRunner, options: argparse.Namespace) -> 
 
 def _look_of(offered: OfferedLoad, limit_ms: float, *, interrupted: bool) -> Look:
     """Return the result of a probe; an interrupted, late or cached one has none."""
-    from rackgate.loadgen.knee import Look
-    from rackgate.metrics.requests.chosen import good_mask, unlike_the_engine
-
     why = "interrupted" if interrupted else offered.detail if offered.reason is not None else ""
     if not why and not offered.counters.reconciles:
         why = "the counters do not reconcile"

@@ -6,17 +6,21 @@ import argparse
 import os
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from rackgate.engines.context import context_of
+from rackgate.engines.metrics_page import MetricsPage
+from rackgate.engines.protocols.protocol import protocol_named
 from rackgate.engines.route_options import route_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rackgate.loadgen import Endpoint, InstrumentError, OfferedLoad
-    from rackgate.nouns.load import Load
-    from rackgate.nouns.target import LoadMachines
-
+from rackgate.loadgen import Endpoint, InstrumentError, OfferedLoad, measure_instrument, start_load
+from rackgate.loadgen.engine_counters.prefix_cache import counters_meanwhile, read_pages
+from rackgate.loadgen.http.transport import Server
+from rackgate.loadgen.instrument.sizing import REFERENCE, sized, streams_of
+from rackgate.loadgen.progress import StreamTeller, watch
+from rackgate.loadgen.remote.machines import address_of
+from rackgate.loadgen.running import checked
+from rackgate.nouns.load import Load
+from rackgate.nouns.target import LoadMachines
 
 _END_LIMIT_S = 10.0
 
@@ -40,11 +44,6 @@ class LoadRunner:
         requests: int | None = None,
     ) -> tuple[OfferedLoad, bool]:
         """Return the offered load with prefix-cache counters, and whether Ctrl-C interrupted it."""
-        from rackgate.engines.metrics_page import MetricsPage
-        from rackgate.loadgen import start_load
-        from rackgate.loadgen.engine_counters.prefix_cache import counters_meanwhile, read_pages
-        from rackgate.loadgen.progress import StreamTeller, watch
-
         endpoint = self.endpoint
         page = MetricsPage(url=f"{endpoint.url}/metrics", headers=endpoint.headers, route=endpoint.route)
         pages = {endpoint.entity: page}
@@ -66,9 +65,6 @@ class LoadRunner:
 
     def measure_instrument(self, load: Load) -> InstrumentError:
         """Return the error of the load generator, measured at the number of streams of a load."""
-        from rackgate.loadgen import measure_instrument
-        from rackgate.loadgen.instrument.sizing import REFERENCE, sized, streams_of
-
         reference = sized(REFERENCE, streams_of(load, 1))
         return measure_instrument(reference, samples_path=self.folder / "reference.parquet", seed=self.seed)
 
@@ -78,9 +74,6 @@ def with_context_of(load: Load, endpoint: Endpoint) -> Load:
 
     The endpoint is asked only if the load is valid without its context length.
     """
-    from rackgate.engines.context import context_of
-    from rackgate.loadgen.running import checked
-
     checked(load)
     if load.context_tokens is not None:
         return load
@@ -95,10 +88,6 @@ def with_context_of(load: Load, endpoint: Endpoint) -> Load:
 
 def endpoint_from_options(options: argparse.Namespace) -> Endpoint:
     """Return the endpoint of the load. Raises `ValueError`."""
-    from rackgate.engines.protocols.protocol import protocol_named
-    from rackgate.loadgen import Endpoint
-    from rackgate.loadgen.http.transport import Server
-
     Server.of(options.url)
     protocol = options.protocol or "openai"
     protocol_named(protocol)
@@ -117,9 +106,6 @@ def endpoint_from_options(options: argparse.Namespace) -> Endpoint:
 
 def machines_from_options(options: argparse.Namespace) -> LoadMachines | None:
     """Return the load machines, None for this machine. Raises `ValueError`."""
-    from rackgate.loadgen.remote.machines import address_of
-    from rackgate.nouns.target import LoadMachines
-
     if options.ray is None:
         if options.ray_nodes is not None:
             raise ValueError("--ray-nodes needs --ray")

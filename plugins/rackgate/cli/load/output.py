@@ -6,16 +6,19 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rackgate.loadgen import OfferedLoad
-    from rackgate.loadgen.cache_audit import CacheAudit
-    from rackgate.loadgen.knee import Knee, RateProbe
-    from rackgate.loadgen.machine_clock import MachineClock
-    from rackgate.metrics.summary import LoadNumbers
-    from rackgate.nouns.load import Load
-    from rackgate.nouns.measurement import Measurement
+from rackgate.judging.judge import judge
+from rackgate.loadgen import OfferedLoad
+from rackgate.loadgen.cache_audit import CacheAudit
+from rackgate.loadgen.knee import Knee, RateProbe
+from rackgate.loadgen.machine_clock import MachineClock
+from rackgate.loadgen.requests.trace import trace_of
+from rackgate.loadgen.results.account import account_of, shared_read_share
+from rackgate.metrics.summary import LoadNumbers
+from rackgate.nouns.load import Load
+from rackgate.nouns.measurement import Measurement
+from rackgate.nouns.slo import Check, Op, Scope, Slo
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,6 @@ class Result:
 
 
 def _bound_verdicts(load: Load, numbers: LoadNumbers) -> dict[str, tuple[str, str]]:
-    from rackgate.judging.judge import judge
-    from rackgate.nouns.slo import Check, Op, Scope, Slo
 
     verdicts: dict[str, tuple[str, str]] = {}
     for name in ("ttft", "tpot", "e2e"):
@@ -81,8 +82,6 @@ def _bound_verdicts(load: Load, numbers: LoadNumbers) -> dict[str, tuple[str, st
 
 def as_text(result: Result) -> str:
     """Return the numbers as a table."""
-    from rackgate.loadgen.results.account import shared_read_share
-
     offered, numbers = result.offered, result.numbers
     counters = offered.counters
     outcomes = ", ".join(f"{count} {name}" for name, count in counters.outcomes.items()) or "none"
@@ -113,7 +112,6 @@ def as_text(result: Result) -> str:
 
 
 def _left_out(load: Load) -> str:
-    from rackgate.loadgen.requests.trace import trace_of
 
     trace = trace_of(load)
     return trace.why if trace is not None else ""
@@ -168,8 +166,6 @@ def _clock(clock: MachineClock) -> str:
 
 def as_json(result: Result) -> str:
     """Return the numbers as one JSON object; infinite values are the strings `inf` and `-inf`."""
-    from rackgate.loadgen.results.account import account_of
-
     offered, numbers = result.offered, result.numbers
     text = json.dumps(
         {
