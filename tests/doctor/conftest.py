@@ -46,7 +46,7 @@ def registry():
 
 
 @pytest.fixture
-def outlooks(registry):
+def forecasts(registry):
     """Return the forecast of each row named, by check, for a target."""
 
     def found(target, slos, deadline_s=8.0):

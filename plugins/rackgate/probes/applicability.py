@@ -10,7 +10,7 @@ from rackgate.nouns.target import Target
 from rackgate.probes.probe import Probe, probe_of
 
 
-def why_not_probed(row: Slo, entity: str, target: Target, probes: Mapping[str, Probe]) -> str:
+def why_not_applicable(row: Slo, entity: str, target: Target, probes: Mapping[str, Probe]) -> str:
     """Return why the row's probe does not apply to an entity; "" if it does, or the row has no probe."""
     probe = probes.get(probe_of(row.metric))
     node = next((one for one in target.nodes if one.name == target.node_of(entity)), None)
