@@ -2,7 +2,7 @@
 
 import pytest
 
-from rackgate.config.acceptance_file import lay_over, load_acceptance
+from rackgate.config.acceptance_file import load_acceptance, merge_layers
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
 from rackgate.metrics.metric import Metric
@@ -71,7 +71,7 @@ def acceptance(rack):
     def acceptance(*files, profile="smoke", engines=1, metrics=None, target=None):
         layers = [(f"file{number}.toml", data) for number, data in enumerate(files, start=1)]
         known = target or (rack(engines=engines) if engines is not None else None)
-        return lay_over(layers, profile, metrics=metrics or TELLING_NOTHING, target=known)
+        return merge_layers(layers, profile, metrics=metrics or TELLING_NOTHING, target=known)
 
     return acceptance
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.diagnosis import chain_of
+from rackgate.diagnosis.chain import chain_of
 from rackgate.diagnosis.conditions import conditions_of
-from rackgate.diagnosis.context import with_what_else
+from rackgate.diagnosis.context import with_context
 from rackgate.judging.judge import judge
 from rackgate.loadgen import Endpoint, start_load
 from rackgate.metrics.observation import LoadRun, Observation
@@ -110,7 +110,6 @@ def conditions(observation):
     """Return the conditions by name of a row at the card with a fault."""
 
     def found(fault, slo):
-        print([(observation.telemetry.series(c, "utilisation_pct").values.tolist()) for c in (CARDS[fault],)])
         symptoms = conditions_of(slo, CARDS[fault], observation)
         return {one.key.removeprefix("condition:"): one.seen for one in symptoms}
 
@@ -174,7 +173,7 @@ def test_without_telemetry_no_queue_is_claimed(observation):
 def test_a_condition_reaches_the_chain_and_the_first_step_of_the_message(observation):
     check = Check(slo=row(), entity=CARDS["cold"])
     slow = Measurement(metric="ttft_ms", entity=check.entity, value=900.0, unit="ms", count=64)
-    found = with_what_else(check, slow, observation)
+    found = with_context(check, slow, observation)
     chain = chain_of(found, judge(check, found), Layer.SERVICE, "")
     assert "not_warmed_up" in {link.name for link in chain.links}
     assert chain.leading.name == "not_warmed_up"

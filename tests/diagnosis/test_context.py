@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.diagnosis import chain_of
-from rackgate.diagnosis.context import with_what_else
+from rackgate.diagnosis.chain import chain_of
+from rackgate.diagnosis.context import with_context
 from rackgate.judging.judge import judge
 from rackgate.judging.message import verdict_message
 from rackgate.loadgen import Counters, OfferedLoad, SampleTable
@@ -112,7 +112,7 @@ SLOW = Measurement(metric="ttft_ms", entity=CARD, value=900.0, unit="ms", count=
 
 
 def test_what_lasted_while_the_slow_requests_ran_stands_beside_the_number():
-    found = with_what_else(CHECK, SLOW, observed([50] * 6 + [900] * 4, throttled={6, 7, 8, 9}))
+    found = with_context(CHECK, SLOW, observed([50] * 6 + [900] * 4, throttled={6, 7, 8, 9}))
     assert found.beside == (f"seen at the same time: hw_thermal_slowdown on {CARD} (100% of the time)",)
     assert f"  beside  {found.beside[0]}" in message(found)
 
@@ -122,7 +122,7 @@ def test_what_lasted_while_the_slow_requests_ran_stands_beside_the_number():
 def test_an_engine_that_is_slower_than_its_peers_is_slow_in_all_its_requests(metric, throttled, seen):
     check = replace(CHECK, slo=replace(CHECK.slo, metric=metric, statistic="value", unit="ratio", bound=1.5))
     slower = Measurement(metric=metric, entity=CARD, value=1.7, unit="ratio", count=4)
-    found = with_what_else(check, slower, observed([900] * 10, throttled=throttled))
+    found = with_context(check, slower, observed([900] * 10, throttled=throttled))
     assert [f"seen at the same time: hw_thermal_slowdown on {CARD} (100% of the time)"] * seen == [
         *found.beside
     ]
@@ -138,7 +138,7 @@ def test_an_engine_that_is_slower_than_its_peers_is_slow_in_all_its_requests(met
     ids=["at another time", "no request over the bound", "no telemetry"],
 )
 def test_nothing_is_said_of_what_was_not_seen_then(observation):
-    assert with_what_else(CHECK, SLOW, observation).beside == ()
+    assert with_context(CHECK, SLOW, observation).beside == ()
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_what_lasted_while_requests_failed_stands_beside_the_error_rate():
     check = replace(CHECK, slo=replace(CHECK.slo, metric="error_rate", unit="ratio", bound=0.0))
     rate = Measurement(metric="error_rate", entity=CARD, value=0.4, unit="ratio", count=10)
     broken = observed([50] * 6 + [900] * 4, throttled={6, 7, 8, 9}, outcome=Outcome.STREAM_ERROR)
-    assert f"hw_thermal_slowdown on {CARD}" in with_what_else(check, rate, broken).beside[0]
+    assert f"hw_thermal_slowdown on {CARD}" in with_context(check, rate, broken).beside[0]
 
 
 def test_an_unfair_gateway_stands_beside_a_slow_row_of_the_rack():
@@ -218,7 +218,7 @@ def test_an_unfair_gateway_stands_beside_a_slow_row_of_the_rack():
         counters=Counters(scheduled=200, started=200, outcomes={"ok": 200}),
     )
     seen = replace(observed([900] * 10), target=two, load_runs=(LoadRun(load="l", label="x", looks=(look,)),))
-    found = with_what_else(replace(CHECK, entity="rack"), SLOW, seen)
+    found = with_context(replace(CHECK, entity="rack"), SLOW, seen)
     assert any("the gateway gave it 100% of the requests, fair were 50%" in text for text in found.beside)
 
 
@@ -233,5 +233,5 @@ def test_a_throttled_card_is_known_by_its_bits_where_the_driver_has_no_counters(
 def test_a_hot_card_is_known_by_the_bits_of_its_clocks():
     check = replace(CHECK, slo=replace(CHECK.slo, metric="temperature_c", unit="°C", scope=Scope.CARD))
     hot = Measurement(metric="temperature_c", entity=CARD, value=95.0, unit="°C", count=10)
-    found = with_what_else(check, hot, observed([50] * 10, throttled={2, 3}))
+    found = with_context(check, hot, observed([50] * 10, throttled={2, 3}))
     assert [one.key for one in found.symptoms] == ["clock:0x40"]

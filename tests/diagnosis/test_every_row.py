@@ -6,7 +6,7 @@ import pytest
 
 from rackgate.config.acceptance_file import load_acceptance
 from rackgate.config.acceptance_tables import PROFILES
-from rackgate.diagnosis import chain_of
+from rackgate.diagnosis.chain import chain_of
 from rackgate.judging.judge import judge
 from rackgate.judging.message import hint_of, verdict_message
 from rackgate.metrics.layers import layer_of_row

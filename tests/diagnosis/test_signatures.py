@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.diagnosis import diagnose
+from rackgate.diagnosis.lookup import diagnose
 from rackgate.known_failures.signatures import signatures
 from rackgate.nouns.measurement import Layer, Symptom
 from rackgate.telemetry.cards.clock_events import CLOCK_EVENTS

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from rackgate.discovery.cards import cards_of_page, find_cards
-from rackgate.discovery.local import local_target
-from rackgate.discovery.look import look_at_this_machine
+from rackgate.discovery.inspection import inspect_machine
+from rackgate.discovery.target_source import local_target
 from rackgate.hosts.runner import LocalRunner, RootRunner
 from rackgate.nouns.measurement import Reason
 from rackgate.preflight.hosts import inspect_hosts
@@ -83,9 +83,9 @@ def hanging(tmp_path, monkeypatch):
 
 def test_a_driver_that_hangs_does_not_keep_anyone_waiting(hanging):
     started = time.monotonic()
-    machine = look_at_this_machine(deadline_s=1.0)
+    machine = inspect_machine(deadline_s=1.0)
     assert time.monotonic() - started < 20
-    assert "within" in machine.found.why
+    assert "within" in machine.inventory.why
 
 
 def test_where_neither_lists_a_card_both_say_why(hanging):
@@ -95,7 +95,7 @@ def test_where_neither_lists_a_card_both_say_why(hanging):
 
 
 def test_preflight_does_not_wait_again_for_a_driver_that_hung_a_moment_ago(hanging):
-    machine = look_at_this_machine(deadline_s=1.0)
+    machine = inspect_machine(deadline_s=1.0)
     before = hanging.read_text()
     assert sorted(before.splitlines()) == sorted({*before.splitlines()})
     target = local_target(replace(machine, services=()))
@@ -108,7 +108,7 @@ def test_preflight_does_not_wait_again_for_a_driver_that_hung_a_moment_ago(hangi
 
 def test_a_driver_that_answered_is_asked_again(hanging):
     hanging.with_name("nvidia-smi").write_text(f'#!/bin/sh\necho "$*" >> {hanging}\nexit 9\n')
-    machine = look_at_this_machine(deadline_s=1.0)
+    machine = inspect_machine(deadline_s=1.0)
     assert {} == machine.hung
     before = hanging.read_text()
     inspect_hosts(local_target(replace(machine, services=())), hung={machine.host: machine.hung})

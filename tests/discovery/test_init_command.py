@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,36 @@ def test_a_machine_without_a_card_gets_a_file_that_says_so(folder, capsys):
     assert "cards      none found; to look at, in this order:" in capsys.readouterr().out
 
 
+def _init(here, *arguments):
+    """Run the installed command in the folder."""
+    command = Path(sys.executable).with_name("rackgate")
+    return subprocess.run(
+        [command, "init", *arguments], cwd=here, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize("words", [["mine.toml"], ["--out", "mine.toml"], ["--out=mine.toml"]])
+def test_the_file_may_be_named_with_or_without_the_option(here, folder, words):
+    ran = _init(here, *words, "--host-root", str(folder))
+    assert (0, "wrote mine.toml") == (ran.returncode, ran.stdout.splitlines()[0])
+    load_target(here / "mine.toml", settings_checkers())
+    assert not (here / "rack.toml").exists()
+
+
+def test_a_named_file_that_is_there_is_never_written_over_unless_asked(here, folder):
+    (here / "mine.toml").write_text("mine")
+    refused = _init(here, "mine.toml", "--host-root", str(folder))
+    assert (2, "mine") == (refused.returncode, (here / "mine.toml").read_text())
+    assert "--force" in refused.stderr
+    assert 0 == _init(here, "mine.toml", "--force", "--host-root", str(folder)).returncode
+    assert "[target]" in (here / "mine.toml").read_text()
+
+
+def test_two_names_for_one_file_are_refused(here, folder):
+    assert 2 == _init(here, "one.toml", "--out", "two.toml", "--host-root", str(folder)).returncode
+    assert [] == list(here.glob("*.toml"))
+
+
 @pytest.mark.usefixtures("here")
 def test_a_file_that_is_there_is_never_written_over_unless_asked(folder, capsys):
     Path("rack.toml").write_text("mine")
@@ -52,7 +84,7 @@ def test_a_file_that_is_there_is_never_written_over_unless_asked(folder, capsys)
 
 @pytest.mark.usefixtures("here")
 def test_a_dash_prints_the_file_and_writes_none(folder, capsys):
-    assert 0 == main(["init", "--out", "-", "--host-root", str(folder)])
+    assert 0 == main(["init", "-", "--host-root", str(folder)])
     assert capsys.readouterr().out.startswith("# What `rackgate init` found on ")
     assert not Path("rack.toml").exists()
 

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackgate.config.target_file import parse_target
-from rackgate.discovery.assignment import assigned_cards
-from rackgate.discovery.local import local_target
-from rackgate.discovery.machine import Box, FoundCard, FoundCards, Machine, Service, Step
+from rackgate.discovery.card_assignment import cards_by_engine
+from rackgate.discovery.machine import CardInventory, Container, FoundCard, Machine, Service, TriageStep
 from rackgate.discovery.rack_file import rack_text
+from rackgate.discovery.target_source import local_target
 from rackgate.engines.launchers import settings_checkers
 
 TEXT = st.text(max_size=20)
@@ -46,10 +46,10 @@ SERVICES = st.lists(
 MACHINES = st.builds(
     lambda cards, services, note, source: Machine(
         host="box-1",
-        found=FoundCards(cards=cards, source=source if cards else "", why=note),
+        inventory=CardInventory(cards=cards, source=source if cards else "", why=note),
         services=services,
-        boxes=(Box(name=note, image=note, ports=(8000,)),),
-        triage=(Step(name="device", ok=False, text=note, next_step=note),),
+        containers=(Container(name=note, image=note, ports=(8000,)),),
+        triage=(TriageStep(name="device", ok=False, text=note, next_step=note),),
         notes=(note,),
         versions={"kernel": note},
     ),
@@ -71,7 +71,7 @@ def test_whatever_was_found_the_file_is_a_whole_target_that_says_it(machine):
     told = [
         (card.index, card.uuid or "", card.serial or "", card.sku or "", card.pci) for card in target.cards
     ]
-    found = [(card.index, card.uuid, card.serial, card.name, card.pci) for card in machine.found.cards]
+    found = [(card.index, card.uuid, card.serial, card.name, card.pci) for card in machine.inventory.cards]
     served = [(one.url, one.models[0], one.protocol) for one in machine.of_kind("engine")]
     assert found == told
     assert served == [(spec.url, spec.model, spec.protocol) for spec in target.engines]
@@ -79,8 +79,8 @@ def test_whatever_was_found_the_file_is_a_whole_target_that_says_it(machine):
 
 def machine(cards=2, services=(), **more):
     listed = tuple(FoundCard(index=index, uuid=f"GPU-{index}") for index in range(cards))
-    found = FoundCards(cards=listed, source="nvml" if cards else "", why="" if cards else "no library")
-    return Machine(host="box-1", found=found, services=tuple(services), **more)
+    found = CardInventory(cards=listed, source="nvml" if cards else "", why="" if cards else "no library")
+    return Machine(host="box-1", inventory=found, services=tuple(services), **more)
 
 
 def engine(port, **more):
@@ -97,22 +97,24 @@ def test_a_process_on_a_card_says_more_than_the_environment():
     services = (engine(8000, pid=10, visible=("0",)),)
     busy, tree = {1: frozenset({12})}, {12: 11, 11: 10, 10: 1}
     cards = tuple(FoundCard(index=index) for index in (0, 1))
-    assert {8000: (1,)} == assigned_cards(services, cards, busy, tree)
+    assert {8000: (1,)} == cards_by_engine(services, cards, busy, tree)
 
 
 def test_a_card_is_given_to_one_engine_alone():
     services = (engine(8000, visible=("0", "1")), engine(8001, visible=("0",)))
     cards = tuple(FoundCard(index=index) for index in (0, 1))
-    assert {8000: (0, 1)} == assigned_cards(services, cards, {}, {})
+    assert {8000: (0, 1)} == cards_by_engine(services, cards, {}, {})
 
 
 def test_processes_that_are_each_others_parents_end_nowhere():
     cards = (FoundCard(index=0),)
-    assert {} == assigned_cards((engine(8000, pid=9),), cards, {0: frozenset({1})}, {1: 2, 2: 1})
+    assert {} == cards_by_engine((engine(8000, pid=9),), cards, {0: frozenset({1})}, {1: 2, 2: 1})
 
 
 def test_a_machine_with_nothing_declares_nothing_and_says_why():
-    nothing = machine(cards=0, triage=(Step(name="device", ok=False, text="no device", next_step="Look."),))
+    nothing = machine(
+        cards=0, triage=(TriageStep(name="device", ok=False, text="no device", next_step="Look."),)
+    )
     text, target = rack_text(nothing), read(nothing)
     assert ((), ()) == (target.cards, target.engines)
     assert "no library" in text
@@ -120,7 +122,9 @@ def test_a_machine_with_nothing_declares_nothing_and_says_why():
 
 
 def test_a_file_declares_that_there_is_no_card_where_this_machine_leaves_it_open():
-    nothing = machine(cards=0, triage=(Step(name="device", ok=False, text="no device", next_step="Look."),))
+    nothing = machine(
+        cards=0, triage=(TriageStep(name="device", ok=False, text="no device", next_step="Look."),)
+    )
     here = local_target(nothing)
     assert read(nothing).no_cards is None
     assert ("device: no device", ("(1) device: Look.",)) == (here.no_cards.why, here.no_cards.next_steps)
@@ -128,7 +132,7 @@ def test_a_file_declares_that_there_is_no_card_where_this_machine_leaves_it_open
 
 @pytest.mark.parametrize("on_bus", [False, True])
 def test_the_driver_is_judged_only_where_a_card_may_be_there(on_bus):
-    step = Step(name="device", ok=on_bus, text="")
+    step = TriageStep(name="device", ok=on_bus, text="")
     assert on_bus == local_target(machine(cards=0, triage=(step,))).no_cards.on_bus
 
 
@@ -146,5 +150,5 @@ def test_cards_that_were_found_leave_nothing_open():
 
 @pytest.mark.parametrize(("device", "grade"), [(False, "cpu"), (True, "unproven")])
 def test_an_engine_is_on_the_cpu_only_where_no_accelerator_is_on_the_bus(device, grade):
-    step = Step(name="device", ok=device, text="")
+    step = TriageStep(name="device", ok=device, text="")
     assert grade == read(machine(cards=0, services=[engine(8000)], triage=(step,))).grade

@@ -1,6 +1,6 @@
 import pytest
 
-from rackgate.discovery.machine import FoundCards
+from rackgate.discovery.machine import CardInventory
 from rackgate.discovery.triage import pci_accelerators, triage_of
 from rackgate.hosts.facts.host import read_host
 from rackgate.hosts.runner import RootRunner
@@ -8,7 +8,7 @@ from rackgate.hosts.runner import RootRunner
 
 def steps(folder):
     runner = RootRunner(folder)
-    found = triage_of(runner, read_host(runner), FoundCards(why="NVML: library_not_found"), 1.0)
+    found = triage_of(runner, read_host(runner), CardInventory(why="NVML: library_not_found"), 1.0)
     return {step.name: step for step in found}
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from rackgate.config.acceptance_file import workloads
 from rackgate.config.acceptance_tables import LoadTable
-from rackgate.config.workloads import workloads
 from rackgate.engines.protocols.protocol import PROTOCOLS
 from rackgate.loadgen.requests.trace import TRACE_FORMATS
 

@@ -13,8 +13,8 @@ from local_server import Answer, serving
 from nvml_stand_in import StandIn, compiled
 
 from rackgate.checks.plan import plan_checks
-from rackgate.doctor.examination import examine
-from rackgate.doctor.prognosis import prognoses, tools_of
+from rackgate.doctor.forecast import forecast, tools_of
+from rackgate.doctor.snapshot import take_snapshot
 from rackgate.metrics.shipped import shipped_registry
 
 METRICS = shipped_registry().metrics
@@ -46,13 +46,13 @@ def registry():
 
 
 @pytest.fixture
-def outlooks(registry):
-    """Return the prognosis of each row named, by check, for a target."""
+def forecasts(registry):
+    """Return the forecast of each row named, by check, for a target."""
 
     def found(target, slos, deadline_s=8.0):
         checks = plan_checks(target, slos, metrics=METRICS, probes={})
-        seen = examine(target, tools_of(checks, registry.metrics), deadline_s)
-        return {one.check.id: one for one in prognoses(checks, registry.metrics, seen)}
+        snapshot = take_snapshot(target, tools_of(checks, registry.metrics), deadline_s)
+        return {one.check.id: one for one in forecast(checks, registry.metrics, snapshot)}
 
     return found
 

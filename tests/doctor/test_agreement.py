@@ -6,8 +6,8 @@ import pytest
 
 from rackgate.checks.plan import plan_checks
 from rackgate.config.acceptance_file import load_acceptance
-from rackgate.doctor.examination import examine
-from rackgate.doctor.prognosis import Outlook, prognoses
+from rackgate.doctor.forecast import Outlook, forecast
+from rackgate.doctor.snapshot import take_snapshot
 from rackgate.engines.api_smoke import SMOKE
 from rackgate.judging.judge import judge
 from rackgate.metrics.metric import measure
@@ -47,7 +47,7 @@ def test_the_doctor_says_beforehand_what_preflight_then_says(registry, scenario,
     with start_rack(RackSettings(scenario=scenario)) as rack:
         site = site_of(rack)
         checks = plan_checks(site.target, rows, ("preflight",), metrics=METRICS, probes={})
-        found = prognoses(checks, registry.metrics, examine(site.target))
+        found = forecast(checks, registry.metrics, take_snapshot(site.target))
         probes = {
             **probe_engines(site.target, site.failures),
             **probe_gateway(site.gateway(), site.failures),

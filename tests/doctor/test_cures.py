@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from rackgate.config.acceptance_file import load_acceptance
-from rackgate.diagnosis.cures import cure_of, tool_cure
-from rackgate.doctor.examination import Examination
-from rackgate.doctor.inputs import try_input
+from rackgate.diagnosis.cures import cure_of_input, install_hint
+from rackgate.doctor.input_checks import check_input
+from rackgate.doctor.snapshot import Snapshot
 from rackgate.metrics.inputs import KINDS, alternatives
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.target import Target
@@ -32,21 +32,21 @@ def test_cures_are_of_known_kinds_sources_and_reasons():
 @pytest.mark.parametrize("kind", ["card", "host", "kernel_log", "redfish", "docker"])
 @pytest.mark.parametrize("reason", list(Reason))
 def test_whatever_the_reason_there_is_something_to_do(kind, reason):
-    assert cure_of(kind, "", reason)
+    assert cure_of_input(kind, "", reason)
 
 
 @pytest.mark.parametrize("program", ["dcgmi", "nvbandwidth", "all_reduce_perf", "ib_write_bw", "fio", "rvs"])
 def test_the_program_of_a_probe_is_had_as_its_catalogue_says(program):
-    assert tool_cure(program) in {tool.install for tool in tools().values()}
+    assert install_hint(program) in {tool.install for tool in tools().values()}
 
 
 def test_a_program_without_an_entry_is_still_named():
-    assert "nobody-knows-it" in tool_cure("nobody-knows-it")
+    assert "nobody-knows-it" in install_hint("nobody-knows-it")
 
 
 def test_what_was_said_names_the_grant_itself():
     said = "dmesg: refused; it needs the group adm for this user"
-    assert "the group adm for this user" == cure_of("kernel_log", "", None, detail=said)
+    assert "the group adm for this user" == cure_of_input("kernel_log", "", None, detail=said)
 
 
 def test_the_counter_lines_of_the_docs_are_those_that_the_doctor_gives():
@@ -70,6 +70,6 @@ def _inputs():
 
 
 def test_every_input_of_every_shipped_row_can_be_tried_of_a_rack_that_says_nothing():
-    silent = Examination(target=Target(name="rack", model="m", grade="unproven"), deadline_s=1.0)
-    tried = {str(one): try_input(one, "n1", silent) for one in _inputs()}
+    silent = Snapshot(target=Target(name="rack", model="m", grade="unproven"), deadline_s=1.0)
+    tried = {str(one): check_input(one, "n1", silent) for one in _inputs()}
     assert [name for name, one in tried.items() if not one.ok and not (one.text and one.cure)] == []

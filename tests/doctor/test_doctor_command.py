@@ -8,7 +8,7 @@ from local_server import Answer, serving
 
 from rackgate.cli import main
 from rackgate.cli.doctor_output import as_text
-from rackgate.doctor.examination import Examination
+from rackgate.doctor.snapshot import Snapshot
 from rackgate.hosts.facts.host import read_host
 from rackgate.hosts.runner import RootRunner
 from rackgate.nouns.target import Target
@@ -147,7 +147,7 @@ def test_the_node_that_differs_is_named_beside_what_most_have(tmp_path):
         folder.mkdir(parents=True)
         (folder / "osrelease").write_text(f"{kernel}\n")
         facts[name] = read_host(RootRunner(tmp_path / name))
-    seen = Examination(target=Target(name="rack", model="m", grade="unproven"), deadline_s=1.0, facts=facts)
+    seen = Snapshot(target=Target(name="rack", model="m", grade="unproven"), deadline_s=1.0, facts=facts)
     (row,) = [line for line in as_text([], seen, "smoke").splitlines() if "kernel" in line]
     assert ["kernel", "6.8.0", "(2", "of", "3)", "n3:", "5.15.0"] == row.split()
     alike = replace(seen, facts={name: facts[name] for name in ("n1", "n2")})

@@ -3,7 +3,7 @@
 import pytest
 from ssh_server import SERVER, ssh_servers
 
-from rackgate.doctor.prognosis import Outlook
+from rackgate.doctor.forecast import Outlook
 from rackgate.nouns.node import Node, NodeAccess
 from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.nouns.target import Target
@@ -29,12 +29,12 @@ def servers(tmp_path_factory):
         yield running
 
 
-def test_a_host_is_read_and_one_that_lets_nobody_in_is_told_with_the_way_to_try_it(outlooks, servers):
+def test_a_host_is_read_and_one_that_lets_nobody_in_is_told_with_the_way_to_try_it(forecasts, servers):
     nodes = tuple(
         Node(name=name, access=NodeAccess(ssh=where)) for name, where in (("n1", "node"), ("n2", "nowhere"))
     )
     target = Target(name="rack", model="m", grade="unproven", nodes=nodes, ssh_config=str(servers.config))
-    found = outlooks(target, [OFFSET], deadline_s=20.0)
+    found = forecasts(target, [OFFSET], deadline_s=20.0)
     reached, lost = (found[f"preflight.clock_offset @ {name}"] for name in ("n1", "n2"))
     assert reached.outlook is Outlook.RUN or "chronyc" in reached.because
     assert Outlook.UNKNOWN == lost.outlook

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rackgate.doctor.asking import ask_engine, ask_gateway
+from rackgate.doctor.queries import query_engine, query_gateway
 from rackgate.engines.bundle import needs_of
 from rackgate.engines.launchers.containers.launcher import container
 from rackgate.engines.launchers.processes.launcher import process
@@ -156,8 +156,8 @@ def test_what_a_gateway_needs_is_looked_for_before_a_run_and_is_no_need_of_the_e
     target = Target(name="t", model="m", grade="cpu", engines=(engine,), gateway=gateway)
     needs = {(need.wanted_by, need.name): need.here for need in needs_of(target)}
     assert (needs["a", "sh"], needs["gateway", "no-such-proxy"]) == (True, False)
-    assert ask_engine(engine, target, 1.0).ok
-    asked = ask_gateway(target, 1.0)
+    assert query_engine(engine, target, 1.0).ok
+    asked = query_gateway(target, 1.0)
     assert (asked.ok, asked.cure) == (False, "bring command no-such-proxy here")
 
 

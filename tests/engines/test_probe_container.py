@@ -8,8 +8,8 @@ from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Node, NodeAccess
 from rackgate.nouns.slo import Scope
 from rackgate.nouns.target import EngineSpec, Target
-from rackgate.probes.asking import ask_nodes
 from rackgate.probes.probe import Probe
+from rackgate.probes.running import run_on_nodes
 
 pytestmark = pytest.mark.docker
 VALUE = {"name": "speed", "entity": "node", "value": 3.5, "unit": "GB/s"}
@@ -28,7 +28,7 @@ def ask(docker_image):
         node = Node(name="node1", access=NodeAccess(local=True))
         engine = EngineSpec(name="e", launcher="remote", model="m")
         target = Target(name="lab", model="m", grade="cpu", nodes=(node,), engines=(engine,))
-        (answer,) = ask_nodes(probe, target, ["node1"])
+        (answer,) = run_on_nodes(probe, target, ["node1"])
         return answer
 
     return ask

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.diagnosis import chain_of
+from rackgate.diagnosis.chain import chain_of
 from rackgate.judging.judge import judge
 from rackgate.judging.message import hint_of, verdict_message
 from rackgate.nouns.measurement import Bounds, Layer, Measurement, Reason, missing

@@ -302,10 +302,10 @@ def test_a_load_of_the_acceptance_file_has_every_shape():
         "phases": [{"duration_s": 2.0, "rate_per_s": 1.0, "to_rate_per_s": 3.0}],
         "prompt_spread": {"shape": "uniform", "deviation": 2.0}, "turns": 2, "think_s": 0.1,
     }  # fmt: skip
-    load = LoadTable.model_validate(table).noun("n")
+    load = LoadTable.model_validate(table).to_load("n")
     assert (8, (), 2) == (load.planned_requests, load.problems, load.turns)
     trace = {"prompt_tokens": 1, "output_tokens": 1, "arrival": "trace", "trace": MOONCAKE}
-    assert 3 == LoadTable.model_validate(trace).noun("n").planned_requests
+    assert 3 == LoadTable.model_validate(trace).to_load("n").planned_requests
 
 
 def test_conversations_run_turn_by_turn(reference, offer):

@@ -9,9 +9,9 @@ import pytest
 
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.slo import Scope
-from rackgate.probes.asking import ask_nodes, busy_cards
 from rackgate.probes.commands import command_of, shown_command
-from rackgate.probes.measuring import measurements_of
+from rackgate.probes.measurements import measurements_of
+from rackgate.probes.running import busy_cards, run_on_nodes
 
 GOOD = (
     'echo preparing; echo \'{"version": 1, "complete": true, "values": [{"name": "speed",'
@@ -20,12 +20,12 @@ GOOD = (
 
 
 def measured(probe, target, entity="node1", node="node1", **facts):
-    answers = ask_nodes(probe, target, [one.name for one in target.nodes], **facts)
+    answers = run_on_nodes(probe, target, [one.name for one in target.nodes], **facts)
     return measurements_of(probe, answers, [("speed", entity, node)])["probe.p.speed", entity]
 
 
 def test_each_node_is_asked_and_told_by_its_name(rack, probe):
-    answers = ask_nodes(probe(GOOD), rack(3), ["node1", "node2", "node3"])
+    answers = run_on_nodes(probe(GOOD), rack(3), ["node1", "node2", "node3"])
     assert [("node1", True, True), ("node2", True, True), ("node3", True, True)] == [
         (one.node, one.asked, one.answered) for one in answers
     ]
@@ -34,20 +34,20 @@ def test_each_node_is_asked_and_told_by_its_name(rack, probe):
 
 def test_nodes_are_asked_side_by_side(rack, probe):
     started = time.monotonic()
-    ask_nodes(probe(f"sleep 1; {GOOD}"), rack(6), [f"node{number}" for number in range(1, 7)])
+    run_on_nodes(probe(f"sleep 1; {GOOD}"), rack(6), [f"node{number}" for number in range(1, 7)])
     assert time.monotonic() - started < 5
 
 
 def test_places_of_a_command_are_filled_in(rack, probe):
     line = GOOD.replace("3.5", "{cards}").replace("preparing", "{node} {peer} {other}")
-    (answer,) = ask_nodes(probe(line), rack(), ["node2"])
+    (answer,) = run_on_nodes(probe(line), rack(), ["node2"])
     assert (2.0, "node2 node1 {other}") == (answer.values[0].value, answer.text.splitlines()[0])
 
 
 def test_several_nodes_take_part_in_one_probe_and_none_in_two_at_a_time(rack, probe, tmp_path):
     log = tmp_path / "log"
     line = f"echo begin >> {log}; sleep 0.2; echo end >> {log}; {GOOD}".replace("preparing", "{nodes}")
-    answers = ask_nodes(probe(line, nodes=2), rack(3), ["node1", "node2", "node3"])
+    answers = run_on_nodes(probe(line, nodes=2), rack(3), ["node1", "node2", "node3"])
     assert ["node1:2,node2:2", "node2:2,node3:2", "node3:2,node1:2"] == [
         one.text.splitlines()[0] for one in answers
     ]
@@ -59,7 +59,7 @@ def test_a_collective_over_nodes_needs_the_cards_of_all_of_them(rack, probe):
     table = (Path(__file__).parent / "outputs" / "nccl_table.txt").read_text()
     line = f"cat <<'EOF'\n{table}\nEOF"
     one, two = (
-        ask_nodes(probe(line, nodes=number, **collective), rack(2), ["node1"])[0] for number in (1, 2)
+        run_on_nodes(probe(line, nodes=number, **collective), rack(2), ["node1"])[0] for number in (1, 2)
     )
     assert one.answered
     assert "2 ranks, and the target declares 4 cards: not all took part" in two.detail
@@ -68,7 +68,7 @@ def test_a_collective_over_nodes_needs_the_cards_of_all_of_them(rack, probe):
 def test_a_card_of_another_node_that_takes_part_must_be_idle_too(rack, probe):
     target = rack(2)
     held = busy_cards(target, engines_up=False)
-    (answer,) = ask_nodes(probe(GOOD, nodes=2, idle_cards=True), target, ["node2"], busy=held)
+    (answer,) = run_on_nodes(probe(GOOD, nodes=2, idle_cards=True), target, ["node2"], busy=held)
     assert answer.reason is Reason.EXCLUDED
     assert "vllm-0 serves on node2 or a node beside it already" in answer.detail
 
@@ -127,7 +127,7 @@ def test_a_bad_status_counts_where_it_is_part_of_the_result(rack, probe):
 
 def test_a_probe_that_runs_here_runs_once_and_names_its_entities_whole(rack, probe):
     once = probe(GOOD.replace('"node"', '"node2"'), where="here")
-    answers = ask_nodes(once, rack(ssh="nowhere.invalid"), ["rack"])
+    answers = run_on_nodes(once, rack(ssh="nowhere.invalid"), ["rack"])
     found = measurements_of(once, answers, [("speed", "node2", "rack"), ("speed", "node1", "rack")])
     assert (3.5, None) == (found["probe.p.speed", "node2"].value, found["probe.p.speed", "node1"].value)
 
@@ -149,7 +149,7 @@ def test_a_result_that_is_written_to_a_file_comes_back_and_leaves_no_file(rack, 
 def test_a_share_is_of_the_median_of_all_that_gave_a_value(rack, probe):
     line = GOOD.replace("3.5", "'\"$(test {node} = node3 && echo 1 || echo 4)\"'")
     shares = probe(line, values={"speed": "GB/s", "part": "ratio"}, shares={"part": "speed"})
-    answers = ask_nodes(shares, rack(3), ["node1", "node2", "node3"])
+    answers = run_on_nodes(shares, rack(3), ["node1", "node2", "node3"])
     found = measurements_of(shares, answers, [("part", f"node{n}", f"node{n}") for n in (1, 3)])
     assert [1.0, 0.25] == [one.value for one in found.values()]
     alone = measurements_of(shares, answers[:1], [("part", "node1", "node1")])
@@ -165,7 +165,7 @@ def test_a_peer_share_is_of_the_best_card_of_the_same_node(rack, probe):
     asked = probe(
         line, scope=Scope.CARD, values={"speed": "GB/s", "peer": "ratio"}, peer_shares={"peer": "speed"}
     )
-    answers = ask_nodes(asked, rack(1), ["node1"])
+    answers = run_on_nodes(asked, rack(1), ["node1"])
     wanted = [("peer", f"node1/gpu{card}", "node1") for card in (0, 1)]
     found = measurements_of(asked, answers, wanted)
     assert [0.8, 1.0] == [found["probe.p.peer", f"node1/gpu{card}"].value for card in (0, 1)]
@@ -174,7 +174,7 @@ def test_a_peer_share_is_of_the_best_card_of_the_same_node(rack, probe):
 
 def test_a_card_without_a_peer_has_no_peer_share(rack, probe):
     asked = probe(GOOD, values={"speed": "GB/s", "peer": "ratio"}, peer_shares={"peer": "speed"})
-    answers = ask_nodes(asked, rack(1), ["node1"])
+    answers = run_on_nodes(asked, rack(1), ["node1"])
     found = measurements_of(asked, answers, [("peer", "node1", "node1")])["probe.p.peer", "node1"]
     assert (None, Reason.TOO_FEW) == (found.value, found.reason)
 
@@ -232,7 +232,7 @@ def test_slurm_is_asked_for_each_node_by_its_name(rack, probe, tmp_path, monkeyp
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     closed = rack(ssh="nowhere.invalid")
     slurm = probe(GOOD, where="srun", options=("--account=lab",))
-    first, second = ask_nodes(slurm, closed, ["node1", "node2"])
+    first, second = run_on_nodes(slurm, closed, ["node1", "node2"])
     assert [3.5, 3.5] == [first.values[0].value, second.values[0].value]
     assert "--nodelist=node2" in second.command
     assert "--time=1 --account=lab" == second.errors.strip()

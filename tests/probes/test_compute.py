@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rackgate.probes.parsers import PARSERS
-from rackgate.probes.probe import Asked
+from rackgate.probes.probe import ProbedNode
 from rackgate.probes.tools import compute_script, tools
 
 pytestmark = pytest.mark.real_engine
@@ -29,7 +29,7 @@ def run(python, *words):
 
 
 def test_it_measures_both_values_in_the_units_of_its_tool(python):
-    values = PARSERS["site"](run(python, "cpu").stdout, Asked(node="node1"))
+    values = PARSERS["site"](run(python, "cpu").stdout, ProbedNode(name="node1"))
     units = tools()["compute"].units
     assert {("gemm_bf16", "gpu0"), ("hbm", "gpu0")} == {(one.name, one.entity) for one in values}
     assert all(one.value > 0 and one.unit == units[one.name] for one in values)

@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.slo import Scope
+from rackgate.probes.outputs import read_text
 from rackgate.probes.parsers import PARSERS
-from rackgate.probes.probe import Answer, Asked, BadOutput, Probe
-from rackgate.probes.reading import read_text
+from rackgate.probes.probe import Answer, BadOutput, Probe, ProbedNode
 from rackgate.probes.tools import tools
 
 OUTPUTS = Path(__file__).parent / "outputs"
-TWO = Asked(node="node1", cards={0: "node1/gpu0", 1: "node1/gpu1"})
+TWO = ProbedNode(name="node1", cards={0: "node1/gpu0", 1: "node1/gpu1"})
 KNOWN = ("node1", "node1/gpu0", "node1/gpu1")
 
 
 def read(tool, text, asked=TWO):
     """Return the answer to an output as a probe of this tool gets it."""
     probe = Probe(name="p", tool=tool, scope=Scope.NODE, values={})
-    return read_text(probe, asked, text, KNOWN, Answer(node=asked.node, command="c"))
+    return read_text(probe, asked, text, KNOWN, Answer(node=asked.name, command="c"))
 
 
 def values(tool, file, asked=TWO):
@@ -48,7 +48,7 @@ def test_dcgm_counts_the_tests_that_failed_of_each_card():
 
 
 def test_dcgm_goes_by_the_serial_number_where_the_target_has_it():
-    turned = Asked(node="node1", cards=TWO.cards, serials={"1650001": 1, "1650002": 0})
+    turned = ProbedNode(name="node1", cards=TWO.cards, serials={"1650001": 1, "1650002": 0})
     assert {("not_passed", "node1/gpu0"): 1.0, ("not_passed", "node1/gpu1"): 0.0} == values(
         "dcgm", "dcgm.json", turned
     )
@@ -70,7 +70,7 @@ def test_a_test_of_dcgm_that_was_skipped_is_no_pass():
     first, second = read("dcgm", changed("dcgm.json", skipped)).values
     assert (0.0, None, Reason.ABSENT) == (first.value, second.value, second.reason)
     assert "skipped: pcie" in second.detail
-    planned = Asked(node="node1", cards=TWO.cards, may_skip=frozenset({"pcie"}))
+    planned = ProbedNode(name="node1", cards=TWO.cards, may_skip=frozenset({"pcie"}))
     assert [0.0, 0.0] == [one.value for one in read("dcgm", changed("dcgm.json", skipped), planned).values]
 
 
@@ -99,7 +99,7 @@ def test_a_card_that_no_test_ran_on_has_no_value():
 
 
 def test_a_test_of_dcgm_that_was_expected_and_did_not_run_leaves_no_value():
-    asked = Asked(node="node1", cards=TWO.cards, expects=("software", "memtest"))
+    asked = ProbedNode(name="node1", cards=TWO.cards, expects=("software", "memtest"))
     answer = read("dcgm", changed("dcgm.json", _all_pass), asked)
     assert [(None, "skipped: memtest did not run")] * 2 == [(one.value, one.detail) for one in answer.values]
 
@@ -118,7 +118,7 @@ def _only(name, status):
 
 
 def test_runs_of_dcgm_one_after_the_other_are_one_result_and_a_torn_one_is_none():
-    asked = Asked(node="node1", cards=TWO.cards, expects=("software", "memory"))
+    asked = ProbedNode(name="node1", cards=TWO.cards, expects=("software", "memory"))
     first, second = (
         changed("dcgm.json", _only("software", "Pass")),
         changed("dcgm.json", _only("memory", "Fail")),
@@ -175,7 +175,7 @@ def test_a_copy_test_that_was_waived_is_no_value():
 
 
 def test_a_device_that_is_not_listed_makes_all_of_them_doubtful():
-    asked = Asked(node="node1", cards={index: f"node1/gpu{index}" for index in range(8)})
+    asked = ProbedNode(name="node1", cards={index: f"node1/gpu{index}" for index in range(8)})
     answer = read("nvbandwidth", (OUTPUTS / "nvbandwidth.json").read_text(), asked)
     assert "lists 2 devices, the target declares 8" in answer.detail
 
@@ -188,7 +188,7 @@ def test_the_largest_size_is_judged_and_never_the_average():
 def test_a_collective_below_16_gib_or_on_fewer_cards_is_no_value():
     small = read("nccl", changed("nccl.json", lambda found: found["results"].pop())).values
     assert {"wrong": 0.0, "busbw": None} == {one.name: one.value for one in small}
-    eight = Asked(node="node1", cards={index: f"node1/gpu{index}" for index in range(8)})
+    eight = ProbedNode(name="node1", cards={index: f"node1/gpu{index}" for index in range(8)})
     assert "2 ranks" in read("nccl", (OUTPUTS / "nccl.json").read_text(), eight).detail
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rackgate.config.workloads import workloads
+from rackgate.config.acceptance_file import workloads
 
 ROWS = """
 [load.assistant]

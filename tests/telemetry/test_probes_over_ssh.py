@@ -11,8 +11,8 @@ from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Card, Node, NodeAccess
 from rackgate.nouns.slo import Scope
 from rackgate.nouns.target import EngineSpec, Target
-from rackgate.probes.asking import ask_nodes
 from rackgate.probes.probe import Probe
+from rackgate.probes.running import run_on_nodes
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def probe(*command, **facts):
 
 
 def test_nodes_behind_ssh_are_asked_and_told_by_their_names(rack):
-    answers = ask_nodes(probe("sh", "-c", f"echo {GOOD!r}"), rack, ["node", "behind"])
+    answers = run_on_nodes(probe("sh", "-c", f"echo {GOOD!r}"), rack, ["node", "behind"])
     assert [("node/gpu0", 3.5), ("behind/gpu0", 3.5)] == [
         (one.values[0].entity, one.values[0].value) for one in answers
     ]
@@ -56,7 +56,7 @@ def test_nodes_behind_ssh_are_asked_and_told_by_their_names(rack):
 
 def test_a_result_file_on_the_node_comes_back_over_ssh(rack):
     writes = probe("sh", "-c", f'echo a table; printf "%s" {GOOD!r} > "$0"', "{output}")
-    (answer,) = ask_nodes(writes, rack, ["node"])
+    (answer,) = run_on_nodes(writes, rack, ["node"])
     assert (3.5, "a table\n") == (answer.values[0].value, answer.errors)
 
 
@@ -70,7 +70,7 @@ def test_a_result_file_on_the_node_comes_back_over_ssh(rack):
     ],
 )
 def test_what_is_no_evidence_over_ssh_is_unknown(rack, command, reason, seen):
-    (answer,) = ask_nodes(probe(*command), rack, ["node"])
+    (answer,) = run_on_nodes(probe(*command), rack, ["node"])
     assert reason is answer.reason
     assert seen in answer.detail
 
@@ -79,7 +79,7 @@ def test_a_node_that_falls_silent_or_is_not_there_does_not_hold_the_others(rack)
     started = time.monotonic()
     lost = replace(rack.nodes[1], access=NodeAccess(ssh="nowhere.invalid"))
     silent = probe("sh", "-c", "echo begun; sleep 60", silence_s=4.0, deadline_s=50.0)
-    here, gone = ask_nodes(silent, replace(rack, nodes=(rack.nodes[0], lost)), ["node", "behind"])
+    here, gone = run_on_nodes(silent, replace(rack, nodes=(rack.nodes[0], lost)), ["node", "behind"])
     assert time.monotonic() - started < 30
     assert (Reason.TIMEOUT, True) == (
         here.reason,

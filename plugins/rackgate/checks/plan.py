@@ -18,7 +18,7 @@ from rackgate.nouns.entities import entities_of, pairs_of
 from rackgate.nouns.peers import LEAST_PEERS, PEER_METRICS, too_few_peers
 from rackgate.nouns.slo import STAGES, VANTAGES, Check, Scope, Slo
 from rackgate.nouns.target import EngineSpec, Target
-from rackgate.probes.declared import why_not_probed
+from rackgate.probes.applicability import why_not_applicable
 from rackgate.probes.probe import Probe, probe_of
 
 CONDITIONS = ("engine", "grade", "model", "pool", "sku", "tensor_parallel", "vendor")
@@ -53,7 +53,7 @@ def plan_checks(
                 ""
                 if unseen
                 else _unused(row, metrics.get(row.metric), entity, target)
-                or why_not_probed(row, entity, target, probes)
+                or why_not_applicable(row, entity, target, probes)
             )
             if _applies(row, entity, target):
                 checks.append(Check(slo=row, entity=entity, not_assessed=unseen, declared_absent=unused))

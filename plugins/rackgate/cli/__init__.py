@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from rackgate import __version__
 from rackgate.cli import (
     bundle,
     checks,
@@ -21,9 +22,6 @@ from rackgate.cli import (
 )
 from rackgate.cli.load import command as load
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 __all__ = ["build_parser", "main"]
 
 _COMMANDS = (init, doctor, sim, load, judge, checks, probes, scenarios, report, engines, bundle, clean)
@@ -36,6 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Staged acceptance of a rack of accelerators for LLM inference."
         " The acceptance itself runs in pytest: pytest -m rack_acceptance.",
     )
+    parser.add_argument("--version", action="version", version=f"rackgate {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in _COMMANDS:
         module.add_parser(commands)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import argparse
-
     from rackgate.nouns.slo import Slo
 
 
@@ -20,11 +19,10 @@ def add_parser(commands: Any) -> None:
 
 
 def describe_checks() -> dict[str, Any]:
-    """Return every shipped check with its proofs, and the three numbers of the summary.
+    """Return every shipped check with its proofs, and a summary.
 
-    A check is proven when a scenario makes it FAIL, or WARN if that is the row's severity
-    (`fail_proven`), and another, or the same, makes it UNKNOWN because of its own input
-    (`unknown_proven`); the project's tests run every one of them.
+    A check is `fail_proven` if a scenario makes it FAIL (or WARN, by its severity), and `unknown_proven` if
+    one makes it UNKNOWN because of its own input. The project's tests run every proof.
     """
     from rackgate.config.acceptance_file import load_acceptance
     from rackgate.config.acceptance_tables import PROFILES
@@ -89,10 +87,10 @@ def _proofs() -> dict[tuple[str, str], list[dict[str, str]]]:
 
 def _run(options: argparse.Namespace) -> int:
     described = describe_checks()
-    write = sys.stdout.write
     if options.json:
-        write(json.dumps(described, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(described, indent=2, ensure_ascii=False) + "\n")
         return 0
+    write = sys.stdout.write
     for check in described["checks"]:
         write(f"{check['id']}  {check['limit']}  per {check['scope']}  ({', '.join(check['profiles'])})\n")
         write(f"    {check['metric']}: {check['definition']}\n    source: {check['source']}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from functools import partial
@@ -9,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import argparse
-
     from rackgate.engines.launchers.containers.daemon import Daemon
     from rackgate.engines.leftovers.leftovers import Leftover
     from rackgate.nouns.target import Target
@@ -45,10 +44,12 @@ def _run(options: argparse.Namespace) -> int:
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 4
-    pairs = [(left, partial(remove, left)) for left in find_leftovers(_daemons(options.docker_host, target))]
-    pairs += _in_clusters(target)
+    daemons = _daemons(options.docker_host, target)
+    removals = [(left, partial(remove, left)) for left in find_leftovers(daemons)]
+    removals += _in_clusters(target)
     outcomes = [
-        (left, "left" if options.list else "removed" if act() else "still there") for left, act in pairs
+        (left, "left" if options.list else "removed" if removal() else "still there")
+        for left, removal in removals
     ]
     if options.json:
         plain = [{**_plain(left), "outcome": outcome} for left, outcome in outcomes]
@@ -61,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _daemons(addresses: list[str], target: Target | None) -> list[Daemon]:
-    """Return the daemons to look at, each once."""
+    """Return the daemons of the user, the options and the target, each once."""
     from rackgate.engines.bundle import daemons_of
     from rackgate.engines.launchers.containers.daemon import NoDaemon, choose_daemon
 
@@ -79,7 +80,7 @@ def _daemons(addresses: list[str], target: Target | None) -> list[Daemon]:
 
 
 def _in_clusters(target: Target | None) -> list[tuple[Leftover, partial[bool]]]:
-    """Return what was left in the clusters of a target, each with the act that removes it."""
+    """Return the leftovers in the clusters of a target, each with its removal."""
     from rackgate.engines.launchers.pods.cluster import ClusterRefused
     from rackgate.engines.leftovers.cluster import find_in, namespaces_of, remove_from
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import argparse
-
     from rackgate.nouns.target import Target
 
 
@@ -45,8 +44,8 @@ def _run(options: argparse.Namespace) -> int:
     from rackgate.cli.doctor_output import as_json, as_text
     from rackgate.config.acceptance_file import load_acceptance
     from rackgate.config.problems import ConfigError
-    from rackgate.doctor.examination import examine
-    from rackgate.doctor.prognosis import Outlook, prognoses, tools_of
+    from rackgate.doctor.forecast import Outlook, forecast, tools_of
+    from rackgate.doctor.snapshot import take_snapshot
     from rackgate.metrics.shipped import shipped_registry
 
     registry = shipped_registry()
@@ -58,35 +57,23 @@ def _run(options: argparse.Namespace) -> int:
         return 4
     registry.add_probes(acceptance.probes)
     checks = plan_checks(target, acceptance.slos, metrics=registry.metrics, probes=acceptance.probes)
-    seen = examine(target, tools_of(checks, registry.metrics), options.limit)
-    found = prognoses(checks, registry.metrics, seen, options.profile)
+    snapshot = take_snapshot(target, tools_of(checks, registry.metrics), options.limit)
+    forecasts = forecast(checks, registry.metrics, snapshot, options.profile)
     if options.json:
-        whole = as_json(found, seen, options.profile)
+        whole = as_json(forecasts, snapshot, options.profile)
         sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
     else:
-        sys.stdout.write(as_text(found, seen, options.profile))
-    return int(any(one.outlook in (Outlook.UNKNOWN, Outlook.FAIL) for one in found))
+        sys.stdout.write(as_text(forecasts, snapshot, options.profile))
+    return int(any(one.outlook in (Outlook.UNKNOWN, Outlook.FAIL) for one in forecasts))
 
 
-def _target(text: str, model: str) -> Target:
-    """Return the target; raises `ConfigError`."""
+def _target(source: str, model: str) -> Target:
     from rackgate.config.problems import ConfigError
-    from rackgate.config.target_file import endpoint_target, load_target
-    from rackgate.discovery.local import LOCAL, local_target
-    from rackgate.discovery.look import look_at_this_machine
+    from rackgate.discovery.target_source import read_target
     from rackgate.engines.launchers import settings_checkers
 
-    if text == "sim" or text.startswith("sim:"):
+    if source == "sim" or source.startswith("sim:"):
         raise ConfigError(
-            [f"{text}: a run makes the simulated rack itself: there is nothing to examine before"]
+            [f"{source}: a run makes the simulated rack itself: there is nothing to examine before"]
         )
-    if text == LOCAL:
-        return local_target(look_at_this_machine())
-    if not text.startswith(("http://", "https://")):
-        return load_target(Path(text), settings_checkers())
-    if not model:
-        raise ConfigError([f"{text}: --model is needed: a result belongs to a model"])
-    try:
-        return endpoint_target(text, model, source=text)
-    except ValueError as error:
-        raise ConfigError([f"{text}: {error}"]) from error
+    return read_target(source, model, settings_checkers())

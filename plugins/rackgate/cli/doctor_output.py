@@ -1,28 +1,22 @@
-"""What `rackgate doctor` prints."""
+"""Output of `rackgate doctor`, as text and as JSON."""
 
 from __future__ import annotations
 
 import textwrap
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rackgate.doctor.grouping import blocks, cures
-from rackgate.doctor.prognosis import Outlook
+from rackgate.doctor.forecast import Forecast, Outlook
+from rackgate.doctor.snapshot import Snapshot
+from rackgate.doctor.summary import ForecastGroup, grouped, ranked_cures
+from rackgate.hosts.facts.fact import Fact
 from rackgate.hosts.facts.node_differences import outliers, splits
+from rackgate.nouns.target import Target
 from rackgate.preflight.nodes import compared_nodes
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate.doctor.examination import Examination
-    from rackgate.doctor.grouping import Block
-    from rackgate.doctor.prognosis import Prognosis
-    from rackgate.hosts.facts.fact import Fact
-    from rackgate.nouns.target import Target
-
-
-_WORDS = {
+_OUTLOOK_TEXT = {
     Outlook.RUN: "will run",
     Outlook.WARN: "will WARN as it stands",
     Outlook.FAIL: "will FAIL as it stands",
@@ -34,13 +28,13 @@ _SHOWN, _MOST_CURES, _WIDTH = 4, 12, 110
 _INDENT = " " * 11
 
 
-def as_json(found: Sequence[Prognosis], seen: Examination, profile: str) -> dict[str, Any]:
-    """Return everything for a program: each check, the cures, the nodes that differ, the counts."""
+def as_json(forecasts: Sequence[Forecast], snapshot: Snapshot, profile: str) -> dict[str, Any]:
+    """Return the forecast of each check, the cures, the differences between nodes and the counts."""
     return {
-        "target": seen.target.name,
+        "target": snapshot.target.name,
         "profile": profile,
-        "took_s": round(seen.took_s, 3),
-        "summary": {_WORDS[word]: count for word, count in _counts(found).items()},
+        "took_s": round(snapshot.took_s, 3),
+        "summary": {_OUTLOOK_TEXT[outlook]: count for outlook, count in _counts(forecasts).items()},
         "checks": [
             {
                 "id": one.check.id,
@@ -52,28 +46,28 @@ def as_json(found: Sequence[Prognosis], seen: Examination, profile: str) -> dict
                 "needed": one.needed,
                 "cure": one.cure,
             }
-            for one in found
+            for one in forecasts
         ],
-        "cures": [asdict(cure) for cure in cures(found)],
-        "outliers": [asdict(one) for one in outliers(_compared(seen))],
-        "splits": [asdict(one) for one in splits(_compared(seen))],
+        "cures": [asdict(cure) for cure in ranked_cures(forecasts)],
+        "outliers": [asdict(one) for one in outliers(_compared(snapshot))],
+        "splits": [asdict(one) for one in splits(_compared(snapshot))],
     }
 
 
-def as_text(found: Sequence[Prognosis], seen: Examination, profile: str) -> str:
-    """Return everything for a person: stage by stage, then what to do, then the counts."""
-    written = [f"{_about(seen.target)}; profile {profile}; looked at in {seen.took_s:.1f} s"]
+def as_text(forecasts: Sequence[Forecast], snapshot: Snapshot, profile: str) -> str:
+    """Return the forecasts stage by stage, then the cures, the differences between nodes and the counts."""
+    lines = [f"{_about(snapshot.target)}; profile {profile}; looked at in {snapshot.took_s:.1f} s"]
     stage = ""
-    for block in blocks(found):
-        if block.stage != stage:
-            stage = block.stage
-            written += ["", stage]
-        written += _shown(block)
-    written += _cured(found) + _different(seen)
-    rows = len({one.check.slo.id for one in found})
-    parts = [f"{count} {_WORDS[word]}" for word, count in _counts(found).items()]
-    written += ["", f"{_number(len(found), 'check')} in {_number(rows, 'row')}: {', '.join(parts)}"]
-    return "\n".join(written) + "\n"
+    for group in grouped(forecasts):
+        if group.stage != stage:
+            stage = group.stage
+            lines += ["", stage]
+        lines += _group_lines(group)
+    lines += _cures(forecasts) + _node_differences(snapshot)
+    rows = len({one.check.slo.id for one in forecasts})
+    parts = [f"{count} {_OUTLOOK_TEXT[outlook]}" for outlook, count in _counts(forecasts).items()]
+    lines += ["", f"{_number(len(forecasts), 'check')} in {_number(rows, 'row')}: {', '.join(parts)}"]
+    return "\n".join(lines) + "\n"
 
 
 def _about(target: Target) -> str:
@@ -89,17 +83,16 @@ def _number(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
 
 
-def _shown(block: Block) -> list[str]:
-    word = {Outlook.RUN: "run", Outlook.UNSEEN: "unseen"}.get(block.outlook, str(block.outlook))
-    names = ", ".join(row.removeprefix(f"{block.stage}.") for row in block.rows)
-    if block.outlook is Outlook.RUN:
-        return _wrapped(f"  {word:<8} ", f"{_entities(block)}: {names}")
-    if block.outlook in (Outlook.ABSENT, Outlook.UNSEEN):
-        return [*_wrapped(f"  {word:<8} ", block.because), *_wrapped(_INDENT, names)]
-    return [
-        *_wrapped(f"  {word:<8} ", f"{_entities(block)}: {' '.join(block.because.split())}"),
-        *_wrapped(_INDENT, names),
-    ]
+def _group_lines(group: ForecastGroup) -> list[str]:
+    word = {Outlook.RUN: "run", Outlook.UNSEEN: "unseen"}.get(group.outlook, str(group.outlook))
+    begin = f"  {word:<8} "
+    names = ", ".join(row.removeprefix(f"{group.stage}.") for row in group.rows)
+    if group.outlook is Outlook.RUN:
+        return _wrapped(begin, f"{_entities(group)}: {names}")
+    because = " ".join(group.because.split())
+    if group.outlook not in (Outlook.ABSENT, Outlook.UNSEEN):
+        because = f"{_entities(group)}: {because}"
+    return [*_wrapped(begin, because), *_wrapped(_INDENT, names)]
 
 
 def _wrapped(begin: str, text: str) -> list[str]:
@@ -108,57 +101,53 @@ def _wrapped(begin: str, text: str) -> list[str]:
     )
 
 
-def _entities(block: Block) -> str:
-    count = len(block.entities)
-    if block.whole and count > 1:
-        return f"all {_number(count, block.scope)}"
-    more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
-    return ", ".join(block.entities[:_SHOWN]) + more
+def _entities(group: ForecastGroup) -> str:
+    count = len(group.entities)
+    return f"all {_number(count, group.scope)}" if group.whole and count > 1 else _first(group.entities)
 
 
-def _cured(found: Sequence[Prognosis]) -> list[str]:
-    listed = cures(found)
-    if not listed:
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _cures(forecasts: Sequence[Forecast]) -> list[str]:
+    cures = ranked_cures(forecasts)
+    if not cures:
         return []
-    written = ["", "what would cure it, what helps most first"]
-    for cure in listed[:_MOST_CURES]:
-        names = ", ".join(cure.rows[:_SHOWN]) + _further(cure.rows)
-        where = ", ".join(cure.entities[:_SHOWN]) + _further(cure.entities)
-        written += [*_wrapped(f"  {_number(cure.checks, 'check'):<8} ", cure.text)]
-        written += _wrapped(_INDENT, f"for {names} @ {where}")
-    left = len(listed) - _MOST_CURES
-    return written + ([f"  and {left} more: --json has all of them"] if left > 0 else [])
+    lines = ["", "what would cure it, what helps most first"]
+    for cure in cures[:_MOST_CURES]:
+        lines += _wrapped(f"  {_number(cure.checks, 'check'):<8} ", cure.text)
+        lines += _wrapped(_INDENT, f"for {_first(cure.rows)} @ {_first(cure.entities)}")
+    left = len(cures) - _MOST_CURES
+    return lines + ([f"  and {left} more: --json has all of them"] if left > 0 else [])
 
 
-def _further(rows: Sequence[str]) -> str:
-    return f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
-
-
-def _different(seen: Examination) -> list[str]:
-    """Return the table of nodes that differ from most, fact by fact; last the facts without a majority."""
-    compared = _compared(seen)
-    found, open_ = outliers(compared), splits(compared)
-    answered = [facts for facts in seen.facts.values() if any(fact.value for fact in facts.values())]
+def _node_differences(snapshot: Snapshot) -> list[str]:
+    """Return a table of the nodes that differ from most, by fact, then the facts without a majority."""
+    compared = _compared(snapshot)
+    found, undecided = outliers(compared), splits(compared)
+    answered = [facts for facts in snapshot.facts.values() if any(fact.value for fact in facts.values())]
     if len(answered) < 2:
         return []
-    if not found and not open_:
+    if not found and not undecided:
         return ["", f"the {len(answered)} hosts that answered agree in every fact compared"]
-    written = ["", f"  {'fact':<24} {'most nodes':<36} {'differs'}"]
-    for name in dict.fromkeys(one.fact for one in found):
-        mine = [one for one in found if one.fact == name]
-        usual = f"{mine[0].others} ({mine[0].share})"
-        apart = "; ".join(f"{one.node}: {one.value}" for one in mine[:_SHOWN])
-        written.append(f"  {name:<24} {usual[:36]:<36} {apart}")
-    for one in open_:
-        apart = "; ".join(f"{' '.join(nodes)}: {value}" for value, nodes in one.values.items())
-        written.append(f"  {one.fact:<24} {'no majority':<36} {apart}")
-    return written
+    lines = ["", f"  {'fact':<24} {'most nodes':<36} {'differs'}"]
+    for name in dict.fromkeys(outlier.fact for outlier in found):
+        of_fact = [outlier for outlier in found if outlier.fact == name]
+        usual = f"{of_fact[0].others} ({of_fact[0].share})"
+        apart = "; ".join(f"{outlier.node}: {outlier.value}" for outlier in of_fact[:_SHOWN])
+        lines.append(f"  {name:<24} {usual[:36]:<36} {apart}")
+    for split in undecided:
+        apart = "; ".join(f"{' '.join(nodes)}: {value}" for value, nodes in split.values.items())
+        lines.append(f"  {split.fact:<24} {'no majority':<36} {apart}")
+    return lines
 
 
-def _compared(seen: Examination) -> dict[str, dict[str, Fact]]:
-    return compared_nodes(seen.target, seen.facts, seen.firmware)
+def _compared(snapshot: Snapshot) -> dict[str, dict[str, Fact]]:
+    return compared_nodes(snapshot.target, snapshot.facts, snapshot.firmware)
 
 
-def _counts(found: Sequence[Prognosis]) -> dict[Outlook, int]:
-    counted = Counter(one.outlook for one in found)
-    return {word: counted[word] for word in Outlook if counted[word]}
+def _counts(forecasts: Sequence[Forecast]) -> dict[Outlook, int]:
+    counted = Counter(one.outlook for one in forecasts)
+    return {outlook: counted[outlook] for outlook in Outlook if counted[outlook]}

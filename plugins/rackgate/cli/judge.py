@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from importlib.metadata import entry_points
@@ -9,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import argparse
-
     from rackgate.metrics.registry import Registry
     from rackgate.rejudge.judging import Rejudgement
 
@@ -65,9 +64,9 @@ def _judge_run(options: argparse.Namespace) -> int:
     registry = _registry()
     acceptance = load_acceptance(options.slo, profile, metrics=registry.metrics, target=finished.target)
     view = options.run_folder / "views" / options.view
-    # Who names no other file asks what the run was asked; rows that ship since then are no news of it.
-    own = options.slo is None and options.profile in (None, finished.run["profile"])
-    judged = rejudge(finished, acceptance, registry, view, only_asked=own)
+    # Without another file or profile, rows that were not asked in the run are left out.
+    only_asked = options.slo is None and options.profile in (None, finished.run["profile"])
+    judged = rejudge(finished, acceptance, registry, view, only_asked=only_asked)
     paths = write_views(options.run_folder, options.view)
     if options.json:
         sys.stdout.write(json.dumps(_plain(judged, paths), indent=2, ensure_ascii=False) + "\n")
@@ -78,7 +77,7 @@ def _judge_run(options: argparse.Namespace) -> int:
 
 
 def _registry() -> Registry:
-    """Return what ships and what installed plugins of rackgate register; a conftest's is not seen here."""
+    """Return the shipped metrics and those of installed plugins; a conftest's metrics are not known here."""
     from rackgate.metrics.shipped import shipped_registry
 
     registry = shipped_registry()

@@ -1,28 +1,25 @@
-"""What another load generator measured, judged by the rows of ours."""
+"""`rackgate judge --from`: judge the results of another load generator by our rows."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import argparse
-
-    from rackgate.loadgen.results.foreign import ForeignReport
-    from rackgate.nouns.measurement import Measurement
-    from rackgate.nouns.slo import Slo
-    from rackgate.nouns.verdict import Judgement
+from rackgate.config.acceptance_file import load_acceptance
+from rackgate.config.problems import ConfigError
+from rackgate.judging.judge import judge
+from rackgate.loadgen.results.foreign import ForeignReport, read_foreign
+from rackgate.metrics.shipped import shipped_registry
+from rackgate.nouns.measurement import Measurement, Reason, missing
+from rackgate.nouns.slo import Check, Scope, Slo
+from rackgate.nouns.verdict import Judgement, Verdict
 
 
 def judge_foreign(options: argparse.Namespace) -> int:
     """Judge one file, print each row and return 0 if all are met. Raises `ForeignError`, `ConfigError`."""
-    from rackgate.config.acceptance_file import load_acceptance
-    from rackgate.config.problems import ConfigError
-    from rackgate.loadgen.results.foreign import read_foreign
-    from rackgate.metrics.shipped import shipped_registry
-
     registry = shipped_registry()
     report = read_foreign(options.source)
     profile = options.profile or "smoke"
@@ -33,10 +30,10 @@ def judge_foreign(options: argparse.Namespace) -> int:
         raise ConfigError([f"no row of a load {options.load!r}; valid: {known}"])
     judged = [(row, *_judged(row, report)) for row in rows]
     if options.json:
-        sys.stdout.write(json.dumps([_plain(*one) for one in judged], indent=2) + "\n")
+        sys.stdout.write(json.dumps([_plain(*entry) for entry in judged], indent=2) + "\n")
     else:
         sys.stdout.write(f"{report.tool}: {report.ok} ok, {_failed(report)} failed\n")
-        sys.stdout.write("".join(_line(*one) for one in judged))
+        sys.stdout.write("".join(_line(*entry) for entry in judged))
     return int(any(str(judgement.verdict) not in ("PASS", "WARN") for _, _, judgement in judged))
 
 
@@ -45,12 +42,7 @@ def _failed(report: ForeignReport) -> str:
 
 
 def _judged(row: Slo, report: ForeignReport) -> tuple[Measurement, Judgement]:
-    """Return what the file says about a row, and the verdict; nothing is given that the file cannot show."""
-    from rackgate.judging.judge import judge
-    from rackgate.nouns.measurement import Reason, missing
-    from rackgate.nouns.slo import Check, Scope
-    from rackgate.nouns.verdict import Judgement, Verdict
-
+    """Return the measurement and the verdict of a row, UNKNOWN for what the file cannot show."""
     measured = report.measurement(row.metric, row.statistic, row.unit)
     if row.scope not in (Scope.RACK, Scope.POOL) or row.window != "load":
         text = f"{report.tool}'s file does not tell one {row.scope} from another"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import argparse
+from typing import Any
 
 
 def add_parser(commands: Any) -> None:
@@ -34,27 +32,27 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     if options.check is not None:
         return _check(options.check)
-    sys.stdout.write(_listed())
+    sys.stdout.write(_catalogue())
     return 0
 
 
 def _check(path: Path) -> int:
     from rackgate.probes.parsers import PARSERS
-    from rackgate.probes.probe import Asked, BadOutput
+    from rackgate.probes.probe import BadOutput, ProbedNode
 
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
-        values = PARSERS["site"](text, Asked(node="node"))
+        values = PARSERS["site"](text, ProbedNode(name="node"))
     except (OSError, BadOutput) as error:
         sys.stderr.write(f"rackgate probes: {error}\n")
         return 1
-    for one in values:
-        said = f"no value: {one.reason}" if one.value is None else f"{one.value:g} {one.unit}"
-        sys.stdout.write(f"{one.name} of {one.entity}: {said}\n")
+    for value in values:
+        text = f"no value: {value.reason}" if value.value is None else f"{value.value:g} {value.unit}"
+        sys.stdout.write(f"{value.name} of {value.entity}: {text}\n")
     return 0
 
 
-def _listed() -> str:
+def _catalogue() -> str:
     from rackgate.config.acceptance_file import load_acceptance
     from rackgate.metrics.shipped import shipped_registry
     from rackgate.probes.tools import tools

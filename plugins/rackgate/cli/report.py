@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
+from typing import Any
 
 
 def add_parser(commands: Any) -> None:

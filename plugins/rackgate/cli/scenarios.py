@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import argparse
-
     from rackgate.simulator.scenarios import Scenario
 
 
@@ -23,13 +22,13 @@ def add_parser(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from rackgate.simulator.scenarios import scenarios
 
-    known = list(scenarios().values())
+    known = scenarios().values()
     if options.json:
-        sys.stdout.write(json.dumps([_plain(one) for one in known], indent=2) + "\n")
+        sys.stdout.write(json.dumps([_plain(scenario) for scenario in known], indent=2) + "\n")
         return 0
-    for one in known:
-        sys.stdout.write(f"{one.name}\n    {one.summary}\n")
-        for proof in one.proofs:
+    for scenario in known:
+        sys.stdout.write(f"{scenario.name}\n    {scenario.summary}\n")
+        for proof in scenario.proofs:
             sys.stdout.write(f"    {proof.verdict:<8}{proof.entity}: {', '.join(proof.checks)}\n")
     return 0
 

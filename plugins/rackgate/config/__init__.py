@@ -1,1 +1,1 @@
-"""TOML files in, nouns out. pydantic is imported here and nowhere else."""
+"""TOML files to nouns. Pydantic is imported in this room only."""

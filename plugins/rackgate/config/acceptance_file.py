@@ -1,35 +1,43 @@
-"""The acceptance file: `[load.NAME]`, `[probe.NAME]`, `[[slo]]`, overlaid by id on the shipped defaults."""
+"""Acceptance files: `[load.NAME]`, `[probe.NAME]` and `[[slo]]`, merged by id onto the shipped defaults."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from rackgate.config.acceptance_consistency import contradicting, impossible, unknown_names
 from rackgate.config.acceptance_tables import PROFILES, AcceptanceTables, LoadTable, SloTable
-from rackgate.config.consistency import contradicting, impossible, unknown_names
-from rackgate.config.instrument_rows import tightened
 from rackgate.config.probe_tables import ProbeTable, unanswerable
 from rackgate.config.problems import ConfigError, nearest, problems_of, read_toml
 from rackgate.evidence.record import digest_of
+from rackgate.loadgen.instrument.sizing import accepted_ms
 from rackgate.metrics.metric import Metric
 from rackgate.metrics.probed import metrics_of_probes
 from rackgate.nouns.load import Load
-from rackgate.nouns.slo import Slo
+from rackgate.nouns.slo import Op, Slo
 from rackgate.nouns.target import Target
 from rackgate.probes.probe import Probe
 
+_SHIPPED = files("rackgate.config").joinpath("acceptance")
+
 _NOT_THE_LIMIT = frozenset({"hint", "layer", "clauses", "disabled"})
-"""Fields of a row whose change leaves its bound, and so the bound's source, as they were."""
+"""Fields of a row that do not change its bound, so that the source of the bound stays true."""
+
+_INSTRUMENT_ROWS = ("selfcheck.measurement_error_p99", "selfcheck.schedule_lag_p99")
+_TTFT_METRICS = ("ttft_ms", "survivor_ttft_ms")
+_TAIL_STATISTICS = ("p90", "p95", "p99", "p999", "max")
+"""An error of one request in a hundred moves a tail, and no median."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """A row or load that a later file changed, the fields it changed, and why."""
+    """A row, load or probe that a later file changed, the changed fields, and the reason."""
 
     id: str
     fields: tuple[str, ...]
@@ -39,7 +47,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """What was agreed for one profile."""
+    """The agreed rows, loads and probes of one profile."""
 
     profile: str
     loads: Mapping[str, Load]
@@ -57,42 +65,41 @@ class Acceptance:
 def load_acceptance(
     path: Path | None, profile: str, *, metrics: Mapping[str, Metric], target: Target | None
 ) -> Acceptance:
-    """Return shipped defaults, the profile's changes and the site's file on top, judged for consistency.
+    """Return the shipped defaults with the changes of the profile and of the site's file.
 
     `metrics` are the registered ones by name; `target` is None where it could not be read. Raises
     `ConfigError` with all problems.
     """
     if profile not in PROFILES:
         raise ConfigError([f"--rack-profile: no profile '{profile}'{nearest(profile, PROFILES)}"])
-    shipped = files("rackgate.config").joinpath("acceptance")
     layers = [
-        (f"shipped {name}", read_toml(Path(str(shipped.joinpath(name)))))
+        (f"shipped {name}", read_toml(Path(str(_SHIPPED.joinpath(name)))))
         for name in ("defaults.toml", "workloads.toml", "probes.toml", f"{profile}.toml")
     ]
     if path is not None:
         layers.append((str(path), read_toml(path)))
-    return lay_over(layers, profile, metrics=metrics, target=target)
+    return merge_layers(layers, profile, metrics=metrics, target=target)
 
 
-def lay_over(
+def merge_layers(
     layers: Sequence[tuple[str, Mapping[str, Any]]],
     profile: str,
     *,
     metrics: Mapping[str, Metric],
     target: Target | None,
 ) -> Acceptance:
-    """Return what the named, parsed files agree on, later ones over earlier ones; raises `ConfigError`."""
-    merge = _Merge()
+    """Return the acceptance of named, parsed files, each one over those before; raises `ConfigError`."""
+    merged = _MergedTables()
     for label, data in layers:
-        merge.add(label, data)
-    probes = merge.probe_nouns()
+        merged.add(label, data)
+    probes = merged.parsed_probes()
     metrics = {**metrics, **metrics_of_probes(probes.values())}
-    loads, slos = merge.nouns(profile)
-    slos = tightened(slos)
-    problems = merge.problems + [
+    loads, slos = merged.parsed_loads_and_slos(profile)
+    slos = _with_instrument_bounds(slos)
+    problems = merged.problems + [
         problem
-        for row_id, raw in merge.rows.items()
-        for problem in unknown_names(raw, merge.where(row_id), merge.loads, metrics)
+        for row_id, raw in merged.rows.items()
+        for problem in unknown_names(raw, merged.where(row_id), merged.loads, metrics)
     ]
     problems += [problem for row in slos for problem in impossible(row, loads, metrics, target)]
     problems += [problem for row in slos for problem in unanswerable(row, probes)]
@@ -103,17 +110,40 @@ def lay_over(
         profile=profile,
         loads=loads,
         slos=tuple(slos),
-        overrides=tuple(merge.overrides),
+        overrides=tuple(merged.overrides),
         files=tuple(label for label, _ in layers),
         digest=digest_of(
-            {"loads": merge.loads, "probes": merge.probes, "slos": merge.rows, "profile": profile}
+            {"loads": merged.loads, "probes": merged.probes, "slos": merged.rows, "profile": profile}
         ),
         probes=probes,
     )
 
 
-class _Merge:
-    """Layers of raw tables by id; every problem of every layer is kept."""
+@cache
+def workloads() -> Mapping[str, Load]:
+    """Return the shipped load of each class of work by its name."""
+    tables = read_toml(Path(str(_SHIPPED.joinpath("workloads.toml"))))["load"]
+    return {name: LoadTable.model_validate(table).to_load(name) for name, table in tables.items()}
+
+
+def _with_instrument_bounds(slos: Sequence[Slo]) -> list[Slo]:
+    """Return the rows, with the load generator's own bounds at most 2 % of the tightest TTFT tail."""
+    tails = [
+        row.bound
+        for row in slos
+        if row.metric in _TTFT_METRICS and row.statistic in _TAIL_STATISTICS and row.op is Op.AT_MOST
+    ]
+    limit_ms = accepted_ms(tails)
+    return [
+        replace(row, bound=limit_ms, source=f"2 % of the tightest bound of a TTFT tail, {min(tails):g} ms")
+        if row.id in _INSTRUMENT_ROWS and tails and row.op is Op.AT_MOST and row.bound > limit_ms
+        else row
+        for row in slos
+    ]
+
+
+class _MergedTables:
+    """Merges the raw tables of files by id, and keeps every problem of every file."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
@@ -130,9 +160,9 @@ class _Merge:
             self.problems += problems_of(error, AcceptanceTables, label)
             parsed = _readable(data)
         for name, table in parsed.load.items():
-            self._lay(self.loads, name, f"load.{name}", table, label)
+            self._merge(self.loads, name, f"load.{name}", table, label)
         for name, table in parsed.probe.items():
-            self._lay(self.probes, name, f"probe.{name}", table, label)
+            self._merge(self.probes, name, f"probe.{name}", table, label)
         seen: set[str] = set()
         for index, row in enumerate(parsed.slo):
             row_id = row.get("id")
@@ -143,9 +173,9 @@ class _Merge:
                 self.problems.append(f"{label}: slo '{row_id}' stands twice in this file")
             else:
                 seen.add(row_id)
-                self._lay(self.rows, row_id, f"slo '{row_id}'", row, label)
+                self._merge(self.rows, row_id, f"slo '{row_id}'", row, label)
 
-    def _lay(
+    def _merge(
         self, into: dict[str, dict[str, Any]], key: str, what: str, table: dict[str, Any], label: str
     ) -> None:
         kind = SloTable if into is self.rows else LoadTable if into is self.loads else ProbeTable
@@ -169,28 +199,29 @@ class _Merge:
         self.owner[what] = label
 
     def where(self, row_id: str) -> str:
-        """Return the file that wrote a row last, and the row."""
+        """Return the last file that changed a row, and the row."""
         what = f"slo '{row_id}'"
         return f"{self.owner[what]}: {what}"
 
-    def probe_nouns(self) -> dict[str, Probe]:
-        """Return the probes; what is wrong with one is told with the rest."""
+    def parsed_probes(self) -> dict[str, Probe]:
+        """Return the valid probes; the problems of the others are kept."""
         probes: dict[str, Probe] = {}
         for name, raw in self.probes.items():
             owner = self.owner[f"probe.{name}"]
             try:
-                probes[name] = ProbeTable.model_validate(raw).noun(name)
+                probes[name] = ProbeTable.model_validate(raw).to_probe(name)
             except ValidationError as error:
                 self.problems += problems_of(error, ProbeTable, owner, f"probe.{name}")
             except ValueError as error:
                 self.problems.append(f"{owner}: probe.{name}.{error}")
         return probes
 
-    def nouns(self, profile: str) -> tuple[dict[str, Load], list[Slo]]:
+    def parsed_loads_and_slos(self, profile: str) -> tuple[dict[str, Load], list[Slo]]:
+        """Return the valid loads, and the valid rows of the profile; the problems of the others are kept."""
         loads: dict[str, Load] = {}
         for name, raw in self.loads.items():
             try:
-                loads[name] = LoadTable.model_validate(raw).noun(name)
+                loads[name] = LoadTable.model_validate(raw).to_load(name)
             except ValidationError as error:
                 self.problems += problems_of(error, LoadTable, self.owner[f"load.{name}"], f"load.{name}")
             except ValueError as error:  # its trace or its tokeniser cannot be used
@@ -207,12 +238,12 @@ class _Merge:
                 self.problems += problems_of(error, SloTable, owner, f"slo '{row_id}'")
                 continue
             if not table.disabled and (not table.profiles or profile in table.profiles):
-                slos.append(table.noun(owner))
+                slos.append(table.to_slo(owner))
         return loads, slos
 
 
 def _readable(data: Mapping[str, Any]) -> AcceptanceTables:
-    """Return the tables of a file of which something else cannot be read: their mistakes are told too."""
+    """Return the readable tables of a file with mistakes, so that their own mistakes are reported too."""
     rows = data.get("slo")
     return AcceptanceTables(
         load=_tables(data.get("load")),
@@ -227,7 +258,7 @@ def _tables(named: Any) -> dict[str, dict[str, Any]]:
 
 
 def _changed_source(before: Mapping[str, Any], file: str, reason: str) -> str:
-    """Say who changed a row and why: its old source speaks for the old limit alone."""
+    """Return the source of a changed limit: the old source stands for the old limit only."""
     bound = before.get("bound")
     shown = f"{bound:g}" if isinstance(bound, int | float) else str(bound)
     limit = f"{before.get('op')} {shown} {before.get('unit')}".strip()

@@ -1,13 +1,13 @@
-"""The tables of an acceptance file as they are written: keys, types, units, ranges."""
+"""Tables of an acceptance file: keys, types, units and ranges, and the load or row that each one makes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from rackgate.config.target_fields import ProtocolName
+from rackgate.config.fields import Positive, ProtocolName, Table
 from rackgate.loadgen.requests.trace import trace_of
 from rackgate.nouns.load import Arrival, Limits, Load, Phase, Shape, Spread
 from rackgate.nouns.measurement import Layer
@@ -15,50 +15,45 @@ from rackgate.nouns.slo import STATISTICS, Op, Scope, Severity, Slo, Vantage
 
 PROFILES = ("smoke", "ci", "golive", "signoff", "strict")
 
-_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Word = Field(strict=False)
+_EnumName = Field(strict=False)
 """TOML has no enumerations: a string names the member."""
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class LimitsTable(_Table):
+class LimitsTable(Table):
     """`[load.NAME.limits]`, seconds."""
 
-    connect_s: _Positive = 5.0
-    first_token_s: _Positive = 30.0
-    stall_s: _Positive = 30.0
-    total_s: _Positive = 300.0
+    connect_s: Positive = 5.0
+    first_token_s: Positive = 30.0
+    stall_s: Positive = 30.0
+    total_s: Positive = 300.0
 
 
-class SpreadTable(_Table):
+class SpreadTable(Table):
     """`[load.NAME.prompt_spread]` or `output_spread`, tokens."""
 
-    shape: Annotated[Shape, _Word]
+    shape: Annotated[Shape, _EnumName]
     deviation: float = Field(ge=0, allow_inf_nan=False)
     least: int = Field(default=1, ge=1)
     most: int | None = Field(default=None, ge=1)
 
 
-class PhaseTable(_Table):
+class PhaseTable(Table):
     """`[[load.NAME.phases]]`."""
 
-    duration_s: _Positive
+    duration_s: Positive
     rate_per_s: float = Field(ge=0, allow_inf_nan=False)
     to_rate_per_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
-class LoadTable(_Table):
+class LoadTable(Table):
     """`[load.NAME]`."""
 
     prompt_tokens: int = Field(ge=1)
     output_tokens: int = Field(ge=1)
-    arrival: Annotated[Arrival, _Word] = Arrival.CLOSED
+    arrival: Annotated[Arrival, _EnumName] = Arrival.CLOSED
     concurrency: int = Field(default=1, ge=1)
-    rate_per_s: _Positive | None = None
-    duration_s: _Positive | None = None
+    rate_per_s: Positive | None = None
+    duration_s: Positive | None = None
     looks: list[Annotated[int, Field(ge=1)]] = Field(default=[], max_length=3)
     warmup_requests: int = Field(default=3, ge=0)
     workload: str = Field(
@@ -66,10 +61,10 @@ class LoadTable(_Table):
     )
     seed: int = Field(default=1, ge=0)
     limits: LimitsTable = LimitsTable()
-    ttft_bound_ms: _Positive | None = None
-    tpot_bound_ms: _Positive | None = None
-    e2e_bound_ms: _Positive | None = None
-    burstiness: _Positive = 1.0
+    ttft_bound_ms: Positive | None = None
+    tpot_bound_ms: Positive | None = None
+    e2e_bound_ms: Positive | None = None
+    burstiness: Positive = 1.0
     phases: list[PhaseTable] = []
     arrivals_s: list[Annotated[float, Field(ge=0, allow_inf_nan=False)]] = []
     ramp_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
@@ -81,7 +76,7 @@ class LoadTable(_Table):
     think_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     trace: str | None = None
     trace_format: str = Field(default="auto", pattern="^(auto|mooncake|azure|burstgpt|sharegpt)$")
-    trace_speed: _Positive = 1.0
+    trace_speed: Positive = 1.0
     repeats: int = Field(default=1, ge=1)
     protocol: ProtocolName | None = None
     context_tokens: int | None = Field(default=None, ge=1)
@@ -90,10 +85,10 @@ class LoadTable(_Table):
     workers: int | None = Field(default=None, ge=1)
     reason: str = ""
 
-    def noun(self, name: str) -> Load:
-        """Return the load; its trace is read, so that its length is known. Raises `ValueError`."""
-        made = ("limits", "looks", "reason", "phases", "arrivals_s", "prompt_spread", "output_spread")
-        fields = {key: getattr(self, key) for key in LoadTable.model_fields if key not in made}
+    def to_load(self, name: str) -> Load:
+        """Return the load with the number of requests of its trace. Raises `ValueError` for a bad trace."""
+        converted = ("limits", "looks", "reason", "phases", "arrivals_s", "prompt_spread", "output_spread")
+        fields = {key: getattr(self, key) for key in LoadTable.model_fields if key not in converted}
         for key in ("prompt_spread", "output_spread"):
             table = getattr(self, key)
             fields[key] = None if table is None else Spread(**table.model_dump())
@@ -109,20 +104,20 @@ class LoadTable(_Table):
         return load if trace is None else replace(load, trace_requests=trace.in_time(load))
 
 
-class SloTable(_Table):
+class SloTable(Table):
     """`[[slo]]`."""
 
     id: str = Field(pattern=r"^[a-z0-9_]+\.[a-z0-9_]+$")
     metric: str
     statistic: str = Field(default="value", pattern=f"^({'|'.join(STATISTICS)})$")
-    op: Annotated[Op, _Word]
+    op: Annotated[Op, _EnumName]
     bound: float = Field(allow_inf_nan=False)
     unit: str
-    scope: Annotated[Scope, _Word]
+    scope: Annotated[Scope, _EnumName]
     source: str = Field(min_length=1)
     load: str | None = None
     window: str = Field(default="load", pattern="^(load|fault|recovery)$")
-    severity: Annotated[Severity, _Word] = Severity.BLOCKER
+    severity: Annotated[Severity, _EnumName] = Severity.BLOCKER
     min_count: int = Field(default=1, ge=1)
     vantage: Vantage = "endpoint"
     profiles: list[Annotated[str, Field(pattern=f"^({'|'.join(PROFILES)})$")]] = []
@@ -133,16 +128,16 @@ class SloTable(_Table):
     reason: str = ""
     disabled: bool = False
 
-    def noun(self, origin: str) -> Slo:
-        """Return the row; `origin` names the file that wrote it last."""
+    def to_slo(self, origin: str) -> Slo:
+        """Return the row; `origin` is the last file that changed it."""
         fields = {key: getattr(self, key) for key in SloTable.model_fields if key != "disabled"}
         fields.update({key: tuple(fields[key]) for key in ("profiles", "clauses")})
         fields["applies_to"] = {key: tuple(values) for key, values in self.applies_to.items()}
         return Slo(stage=self.id.split(".")[0], origin=origin, **fields)
 
 
-class AcceptanceTables(_Table):
-    """A whole file; rows, loads and probes are validated once all files are laid over each other."""
+class AcceptanceTables(Table):
+    """A whole file. Its rows, loads and probes are validated after all files are merged."""
 
     load: dict[str, dict[str, Any]] = {}
     probe: dict[str, dict[str, Any]] = {}

@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from rackgate.config.fields import Table
 from rackgate.config.problems import problems_of
 from rackgate.engines.catalogue import OWN_KIND, catalogue
 
-_HERE = "engine_kind"
+_KEY = "engine_kind"
 
 
 def _path(text: str) -> str:
@@ -32,11 +33,7 @@ _Path = Annotated[str, AfterValidator(_path)]
 _Pattern = Annotated[str, AfterValidator(_pattern)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class FailureTable(_Table):
+class FailureTable(Table):
     """`[[engine_kind.NAME.failure]]`: a known failure, found in the engine's log."""
 
     name: str
@@ -53,14 +50,14 @@ class FailureTable(_Table):
         return self
 
 
-class ProgressTable(_Table):
+class ProgressTable(Table):
     """`[[engine_kind.NAME.progress]]`: a line of the log that tells how far a start is."""
 
     pattern: _Pattern
     text: str
 
 
-class EngineKindTable(_Table):
+class EngineKindTable(Table):
     """`[engine_kind.NAME]`; `command` starts it as a process, `arguments` follow the image's entry point."""
 
     title: str = ""
@@ -97,30 +94,30 @@ class EngineKindTable(_Table):
 
 
 def with_kinds(data: Mapping[str, Any], file: str) -> tuple[dict[str, Any], list[str]]:
-    """Return a target file's data with each engine carrying the kind that it names, and what is wrong.
+    """Return the data of a target file with the kind of each engine in its settings, and all problems.
 
-    A kind that is wrong is carried by nothing: its engines are not looked at further.
+    With a problem in a kind, no engine has one.
     """
-    tables = data.get(_HERE, {})
+    tables = data.get(_KEY, {})
     if not isinstance(tables, dict):
-        return dict(data), [f"{file}: {_HERE}: must be tables, one [{_HERE}.NAME] each"]
+        return dict(data), [f"{file}: {_KEY}: must be tables, one [{_KEY}.NAME] each"]
     kinds, problems = {}, []
     for name, table in tables.items():
         if name in catalogue():
-            problems.append(f"{file}: {_HERE}.{name}: this kind ships: give yours another name")
+            problems.append(f"{file}: {_KEY}.{name}: this kind ships: give yours another name")
             continue
         try:
             kinds[name] = EngineKindTable.model_validate(table).model_dump()
         except ValidationError as error:
-            problems += problems_of(error, EngineKindTable, f"{file}: {_HERE}.{name}")
-    rest = {key: value for key, value in data.items() if key != _HERE}
+            problems += problems_of(error, EngineKindTable, f"{file}: {_KEY}.{name}")
+    rest = {key: value for key, value in data.items() if key != _KEY}
     if problems:
         return rest, problems
     if isinstance(rest.get("engine"), list):
         rest["engine"] = [_with_kind(table, kinds) for table in rest["engine"]]
     if "gateway" in rest:
         rest["gateway"] = _with_kind(rest["gateway"], kinds)
-    return rest, _carried(data, file)
+    return rest, _reserved_settings(data, file)
 
 
 def _with_kind(table: Any, kinds: Mapping[str, dict[str, Any]]) -> Any:
@@ -131,10 +128,10 @@ def _with_kind(table: Any, kinds: Mapping[str, dict[str, Any]]) -> Any:
     return {**table, "settings": {**settings, OWN_KIND: kinds[name]}}
 
 
-def _carried(data: Mapping[str, Any], file: str) -> list[str]:
-    """Return which engines carry a kind in their settings themselves, which only we may do."""
+def _reserved_settings(data: Mapping[str, Any], file: str) -> list[str]:
+    """Return a problem for engines that have the reserved key in their settings."""
     engines = data.get("engine")
     tables = [*(engines if isinstance(engines, list) else []), data.get("gateway")]
     settings = [table.get("settings") for table in tables if isinstance(table, dict)]
-    wrong = [one for one in settings if isinstance(one, dict) and OWN_KIND in one]
-    return [f"{file}: settings: unknown key '{OWN_KIND}': write [{_HERE}.NAME]"] * bool(wrong)
+    wrong = [table for table in settings if isinstance(table, dict) and OWN_KIND in table]
+    return [f"{file}: settings: unknown key '{OWN_KIND}': write [{_KEY}.NAME]"] * bool(wrong)

@@ -1,22 +1,19 @@
-"""What a site's probe prints: one JSON object. The shipped schema is made from these tables."""
+"""Output of a site's own probe: one JSON object. The shipped JSON Schema is made from these tables."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from rackgate.config.fields import Table
 from rackgate.config.problems import problems_of
 from rackgate.nouns.measurement import Reason
 
 _REASONS = tuple(str(reason) for reason in Reason if reason not in (Reason.GATED, Reason.EXCLUDED))
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class ProbeValue(_Table):
+class ProbeValue(Table):
     """One value of one entity, or the reason why the probe has none."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="a name declared in [probe.NAME] values")
@@ -38,7 +35,7 @@ class ProbeValue(_Table):
         return self
 
 
-class ProbeOutput(_Table):
+class ProbeOutput(Table):
     """The whole output. `complete` says that the probe came to its end: without it nothing counts."""
 
     version: Literal[1]
@@ -47,12 +44,12 @@ class ProbeOutput(_Table):
 
 
 def read_output(found: dict[str, Any]) -> tuple[ProbeOutput | None, list[str]]:
-    """Return the parsed output, or None and everything that is wrong with it."""
+    """Return the parsed output, or None and all its problems."""
     try:
         output = ProbeOutput.model_validate(found)
     except ValidationError as error:
         return None, problems_of(error, ProbeOutput, "its output")
-    named = [(one.name, one.entity) for one in output.values]
+    named = [(value.name, value.entity) for value in output.values]
     twice = sorted({f"{name} of {entity}" for name, entity in named if named.count((name, entity)) > 1})
     return (None, [f"its output: {', '.join(twice)} stands twice"]) if twice else (output, [])
 

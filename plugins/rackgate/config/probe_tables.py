@@ -1,4 +1,4 @@
-"""`[probe.NAME]` of an acceptance file as it is written, and the probe that it means."""
+"""Table `[probe.NAME]` of an acceptance file, and the probe that it makes."""
 
 from __future__ import annotations
 
@@ -6,25 +6,23 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from rackgate.config.fields import Positive, Table
 from rackgate.config.problems import nearest
 from rackgate.nouns.slo import Scope, Slo
 from rackgate.probes.probe import PLACES, Probe, probe_of
 from rackgate.probes.tools import Tool, compute_script, tools
 
-_NO_PROBES = ("selfcheck", "batch_retry")
-"""Stages that look at the load generator and at a batch: nothing there is asked of nodes."""
+_STAGES_WITHOUT_PROBES = ("selfcheck", "batch_retry")
+"""Stages of the load generator and of a batch: they ask nothing of nodes."""
 
 _Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _PLACE = f"^({'|'.join(PLACES)})$"
 
 
-class ProbeTable(BaseModel):
+class ProbeTable(Table):
     """`[probe.NAME]`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     tool: str = "site"
     command: list[str] = []
@@ -34,8 +32,8 @@ class ProbeTable(BaseModel):
     options: list[str] = []
     scope: Literal["rack", "node", "card"] | None = None
     values: dict[_Name, Annotated[str, Field(min_length=1)]] = {}
-    deadline_s: _Seconds = 600.0
-    silence_s: _Seconds | None = None
+    deadline_s: Positive = 600.0
+    silence_s: Positive | None = None
     idle_cards: bool | None = None
     nodes: int = Field(default=1, ge=1)
     skus: list[str] = []
@@ -43,11 +41,11 @@ class ProbeTable(BaseModel):
     may_skip: list[str] = []
     result: str = ""
     made_at: datetime | None = None
-    max_age_s: _Seconds = 86400.0
+    max_age_s: Positive = 86400.0
     reason: str = ""
 
-    def noun(self, name: str) -> Probe:
-        """Return the probe, with what its tool adds; raises `ValueError` with all that contradicts itself."""
+    def to_probe(self, name: str) -> Probe:
+        """Return the probe, completed from its tool; raises `ValueError` with all contradictions."""
         known = tools()
         tool = known.get(self.tool)
         if tool is None:
@@ -105,7 +103,7 @@ class ProbeTable(BaseModel):
         return [*found, *self._misplaced()]
 
     def _misplaced(self) -> list[str]:
-        """Return what does not go with the place where the probe is run."""
+        """Return the keys that contradict the place where the probe runs."""
         found = []
         if (self.where == "container") != bool(self.image):
             found.append("image: goes with where = 'container', and that with an image")
@@ -121,11 +119,11 @@ class ProbeTable(BaseModel):
 
 
 def unanswerable(row: Slo, probes: Mapping[str, Probe]) -> list[str]:
-    """Return why a row can never be answered by its probe."""
+    """Return the reasons why a row can never have a value from its probe."""
     probe = probes.get(probe_of(row.metric))
     where, problems = f"{row.origin}: slo '{row.id}'", []
     if probe is not None and row.scope is not probe.scope:
         problems.append(f"{where}.scope: '{row.scope}', but {row.metric} is said of each {probe.scope}")
-    if probe is not None and row.stage in _NO_PROBES:
+    if probe is not None and row.stage in _STAGES_WITHOUT_PROBES:
         problems.append(f"{where}.id: no probe is run in the stage {row.stage}")
     return problems

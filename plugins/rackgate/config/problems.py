@@ -1,4 +1,4 @@
-"""Everything that is wrong with the files of a run, told at once."""
+"""Problems of TOML files, collected so that all of them are reported at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 
 class ConfigError(Exception):
-    """Bad files. `problems` holds one line for each fault: file, key, what is wrong, nearest valid key."""
+    """Bad files. `problems` has one line for each: file, key, what is wrong, nearest valid key."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)

@@ -1,8 +1,8 @@
-"""`rack.toml` -> `Target`."""
+"""Target files: `rack.toml` to a `Target`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,34 +10,30 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from rackgate.config.engine_kinds import with_kinds
+from rackgate.config.fields import http_url
 from rackgate.config.problems import ConfigError, problems_of, read_toml
-from rackgate.config.target_contradictions import contradictions
-from rackgate.config.target_fields import http_url
+from rackgate.config.target_consistency import CheckSettings, contradictions
 from rackgate.config.target_tables import (
     About,
     EngineTable,
     ExpectTable,
     GatewayTable,
-    LoadMachinesTable,
     NodeTable,
     RedfishTable,
     TargetFile,
     readable,
 )
-from rackgate.nouns import node as node_nouns
-from rackgate.nouns import target as nouns
+from rackgate.nouns.node import Card, Expect, Node, NodeAccess, Redfish, vendor_of
 from rackgate.nouns.route import DIRECT
-
-CheckSettings = Callable[[Mapping[str, object]], list[str]]
-"""Returns what is wrong with a launcher's own table."""
+from rackgate.nouns.target import BatchSystem, EngineSpec, Gateway, LoadMachines, Member, Prices, Target
 
 
-def load_target(path: Path, launchers: Mapping[str, CheckSettings]) -> nouns.Target:
+def load_target(path: Path, launchers: Mapping[str, CheckSettings]) -> Target:
     """Return the target of a file; raises `ConfigError` with all its problems."""
     return parse_target(read_toml(path), str(path), launchers)
 
 
-def parse_target(data: Mapping[str, Any], file: str, launchers: Mapping[str, CheckSettings]) -> nouns.Target:
+def parse_target(data: Mapping[str, Any], file: str, launchers: Mapping[str, CheckSettings]) -> Target:
     """Return the target of parsed TOML; raises `ConfigError` with all its problems."""
     data, problems = with_kinds(data, file)
     if problems:
@@ -47,36 +43,38 @@ def parse_target(data: Mapping[str, Any], file: str, launchers: Mapping[str, Che
         parsed = TargetFile.model_validate(data)
     except ValidationError as error:
         problems += problems_of(error, TargetFile, file)
-    problems += [f"{file}: {problem}" for problem in _unserved(data)]
-    written = readable(data) if parsed is None else parsed
+    problems += [f"{file}: {problem}" for problem in _missing_parts(data)]
+    written = parsed or readable(data)
     problems += [f"{file}: {problem}" for problem in contradictions(written, launchers)]
     if parsed is None or problems:
         raise ConfigError(problems)
-    nodes = tuple(_node(table, parsed.expect) for table in parsed.node)
     model = parsed.target.model or ""
     engines = tuple(_engine(table, model) for table in parsed.engine)
-    return nouns.Target(
+    machines = parsed.load_machines
+    return Target(
         name=parsed.target.name,
         model=model,
         grade=_grade(parsed.target, engines),
-        nodes=nodes,
+        nodes=tuple(_node(table, parsed.expect) for table in parsed.node),
         engines=engines,
         gateway=_gateway(parsed.gateway) if parsed.gateway else None,
-        batch=nouns.BatchSystem(command=tuple(parsed.batch.command)) if parsed.batch else None,
-        prices=nouns.Prices(**parsed.prices.model_dump()) if parsed.prices else None,
+        batch=BatchSystem(command=tuple(parsed.batch.command)) if parsed.batch else None,
+        prices=Prices(**parsed.prices.model_dump()) if parsed.prices else None,
         vantage=parsed.target.vantage,
         may_break=tuple(parsed.target.may_break),
-        prometheus_url=parsed.telemetry.prometheus if parsed.telemetry else None,
-        prometheus_key_env=parsed.telemetry.prometheus_key_env if parsed.telemetry else None,
-        ssh_config=parsed.telemetry.ssh_config if parsed.telemetry else None,
+        prometheus_url=parsed.telemetry.prometheus,
+        prometheus_key_env=parsed.telemetry.prometheus_key_env,
+        ssh_config=parsed.telemetry.ssh_config,
         storage_path=parsed.storage.path if parsed.storage else None,
-        load_machines=_load_machines(parsed.load_machines) if parsed.load_machines else None,
+        load_machines=LoadMachines(ray=machines.ray, nodes=tuple(machines.nodes), workers=machines.workers)
+        if machines
+        else None,
         source=file,
     )
 
 
-def _unserved(data: Mapping[str, Any]) -> list[str]:
-    """Return what is missing for the engines that the file has, or has not."""
+def _missing_parts(data: Mapping[str, Any]) -> list[str]:
+    """Return the parts that the engines of a file, or a file without engines, still need."""
     about, engines = data.get("target"), data.get("engine", [])
     if engines == []:
         if not data.get("node"):
@@ -87,10 +85,10 @@ def _unserved(data: Mapping[str, Any]) -> list[str]:
     return ["target.model: missing"] if isinstance(about, dict) and "model" not in about else []
 
 
-def endpoint_target(url: str, model: str, *, source: str) -> nouns.Target:
-    """Return a target that is one running endpoint, seen from outside."""
-    spec = nouns.EngineSpec(name="endpoint", launcher="remote", model=model, url=http_url(url), pool="gpu")
-    return nouns.Target(
+def endpoint_target(url: str, model: str, *, source: str) -> Target:
+    """Return the target of one running endpoint, seen from outside."""
+    spec = EngineSpec(name="endpoint", launcher="remote", model=model, url=http_url(url), pool="gpu")
+    return Target(
         name=urlsplit(url).hostname or "endpoint",
         model=model,
         grade="unproven",
@@ -100,12 +98,8 @@ def endpoint_target(url: str, model: str, *, source: str) -> nouns.Target:
     )
 
 
-def _load_machines(table: LoadMachinesTable) -> nouns.LoadMachines:
-    return nouns.LoadMachines(ray=table.ray, nodes=tuple(table.nodes), workers=table.workers)
-
-
-def _grade(about: About, engines: tuple[nouns.EngineSpec, ...]) -> str:
-    """Return what the evidence is worth: no engine, no declared card, or seen from outside, is `unproven`."""
+def _grade(about: About, engines: tuple[EngineSpec, ...]) -> str:
+    """Return the grade of evidence; `unproven` without engines, without declared cards, or from outside."""
     if about.simulated:
         return "simulated"
     if (
@@ -117,34 +111,26 @@ def _grade(about: About, engines: tuple[nouns.EngineSpec, ...]) -> str:
     return "cpu" if all(engine.pool == "cpu" for engine in engines) else "accelerator"
 
 
-def _expect(rack: ExpectTable, own: ExpectTable) -> node_nouns.Expect:
-    """Return what a node was ordered with: its own words before those for all nodes."""
+def _expect(rack: ExpectTable, own: ExpectTable) -> Expect:
+    """Return the expectations of a node: its own keys replace those for all nodes."""
     given = {**rack.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)}
-    as_they_are = (
-        *("nvlinks", "infiniband_ports", "infiniband_rate", "partition", "imex_nodes", "nvme_drives"),
-        "container_image",
-    )
-    others = (*as_they_are, "firmware", "images", "processes", "fabric", "mig")
-    mig = given.get("mig")
-    return node_nouns.Expect(
-        pins={name: value for name, value in given.items() if name not in others and value is not None},
-        firmware={**rack.firmware, **own.firmware},
-        images={**rack.images, **own.images},
-        processes=tuple(given.get("processes", ())),
-        fabric=bool(given.get("fabric")),
-        mig=tuple(mig) if isinstance(mig, list) else mig,
-        **{name: given.get(name) for name in as_they_are},
-    )
+    given |= {"firmware": {**rack.firmware, **own.firmware}, "images": {**rack.images, **own.images}}
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in given.items()
+        if name in Expect.__dataclass_fields__
+    }
+    return Expect(pins={name: value for name, value in given.items() if name not in fields}, **fields)
 
 
-def _node(table: NodeTable, rack: ExpectTable) -> node_nouns.Node:
-    return node_nouns.Node(
+def _node(table: NodeTable, rack: ExpectTable) -> Node:
+    return Node(
         name=table.name,
         exporter_url=table.exporter,
         access=_access(table),
         expect=_expect(rack, table.expect),
         cards=tuple(
-            node_nouns.Card(
+            Card(
                 name=f"{table.name}/gpu{card.index}",
                 node=table.name,
                 index=card.index,
@@ -152,39 +138,33 @@ def _node(table: NodeTable, rack: ExpectTable) -> node_nouns.Node:
                 serial=card.serial,
                 pci=card.pci,
                 sku=card.sku or table.sku,
-                vendor=table.vendor or node_nouns.vendor_of(card.sku or table.sku),
+                vendor=table.vendor or vendor_of(card.sku or table.sku),
             )
             for card in table.listed
         ),
     )
 
 
-def _access(table: NodeTable) -> node_nouns.NodeAccess:
+def _access(table: NodeTable) -> NodeAccess:
     given = table.telemetry.model_dump() if table.telemetry else {}
-    return node_nouns.NodeAccess(**given, redfish=_redfish(table.redfish) if table.redfish else None)
+    return NodeAccess(**given, redfish=_redfish(table.redfish) if table.redfish else None)
 
 
-def _redfish(table: RedfishTable) -> node_nouns.Redfish:
-    return node_nouns.Redfish(
-        url=table.url,
-        user_env=table.user_env,
-        password_env=table.password_env,
-        session=table.session,
-        ca_file=table.ca,
-        pinned_file=table.pinned,
-    )
+def _redfish(table: RedfishTable) -> Redfish:
+    given = table.model_dump(exclude={"ca", "pinned"})
+    return Redfish(**given, ca_file=table.ca, pinned_file=table.pinned)
 
 
-def _gateway(table: GatewayTable) -> nouns.Gateway:
+def _gateway(table: GatewayTable) -> Gateway:
     given = table.model_dump(exclude={"route"})
-    return nouns.Gateway(**given, route=table.route.noun() if table.route else DIRECT)
+    return Gateway(**given, route=table.route.to_route() if table.route else DIRECT)
 
 
-def _engine(table: EngineTable, model: str) -> nouns.EngineSpec:
+def _engine(table: EngineTable, model: str) -> EngineSpec:
     by_node: dict[str, list[str]] = {table.node: []} if table.node else {}
     for card in table.cards:
         by_node.setdefault(card.split("/")[0], []).append(card)
-    return nouns.EngineSpec(
+    return EngineSpec(
         name=table.name,
         launcher=table.launcher,
         model=table.model or model,
@@ -195,7 +175,7 @@ def _engine(table: EngineTable, model: str) -> nouns.EngineSpec:
         metrics=table.metrics,
         offers=tuple(table.offers),
         served_by=tuple(table.served_by),
-        route=table.route.noun() if table.route else DIRECT,
-        members=tuple(nouns.Member(node=node, cards=tuple(cards)) for node, cards in by_node.items()),
+        route=table.route.to_route() if table.route else DIRECT,
+        members=tuple(Member(node=node, cards=tuple(cards)) for node, cards in by_node.items()),
         settings=table.settings,
     )

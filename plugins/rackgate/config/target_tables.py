@@ -1,13 +1,13 @@
-"""The tables of a target file as they are written: keys, types, ranges."""
+"""Tables of a target file: keys, types and ranges."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from rackgate.config.target_fields import (
+from rackgate.config.fields import (
     Digest,
     HostPort,
     Metrics,
@@ -17,29 +17,25 @@ from rackgate.config.target_fields import (
     Pci,
     ProtocolName,
     ProxyUrl,
+    Table,
     Url,
 )
 from rackgate.nouns.route import Route
 from rackgate.nouns.slo import Vantage
 
 UNREAD = "?"
-"""Stands for a name that is missing or cannot be read; no valid name."""
+"""Placeholder of a missing or invalid name; no name is valid as this."""
 
 CARDS_UNREAD = -1
-"""Stands for a number of cards that cannot be read."""
+"""Placeholder of an invalid number of cards."""
 
 _TableT = TypeVar("_TableT", bound=BaseModel)
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class About(Table):
+    """`[target]`: the rack's name, the model of requests, what the tester sees and may break.
 
-
-class About(_Table):
-    """`[target]`: the rack's name, the model asked for, what the tester sees and may break.
-
-    A target without an engine, of which preflight looks at the machines alone, needs no model.
-    `simulated` says that the engines are no real ones: the evidence is then graded so.
+    A target without an engine needs no model. `simulated` grades the evidence as that of simulated engines.
     """
 
     name: Name
@@ -49,7 +45,7 @@ class About(_Table):
     simulated: bool = False
 
 
-class CardTable(_Table):
+class CardTable(Table):
     """`[[node.card]]`."""
 
     index: int = Field(ge=0)
@@ -59,8 +55,8 @@ class CardTable(_Table):
     sku: str | None = None
 
 
-class ExpectTable(_Table):
-    """`[expect]` for all nodes, `[node.expect]` for one: what they were ordered with."""
+class ExpectTable(Table):
+    """`[expect]` for all nodes, `[node.expect]` for one: versions and parts that were ordered."""
 
     driver: str | None = None
     cuda: str | None = None
@@ -85,14 +81,14 @@ class ExpectTable(_Table):
     container_image: str | None = Field(default=None, min_length=1)
 
 
-class StorageTable(_Table):
-    """`[storage]`: where models are loaded from, the same path on every node."""
+class StorageTable(Table):
+    """`[storage]`: the path that models are loaded from, the same on every node."""
 
     path: str = Field(pattern="^/")
 
 
-class NodeTelemetryTable(_Table):
-    """`[node.telemetry]`: where the cards' signals come from, and how the host may be asked."""
+class NodeTelemetryTable(Table):
+    """`[node.telemetry]`: the source of the cards' signals, and the way into the host."""
 
     cards: Literal["exporter", "prometheus", "nvml", "nvidia-smi"] | None = None
     ssh: str | None = Field(default=None, min_length=1)
@@ -103,7 +99,7 @@ class NodeTelemetryTable(_Table):
     kernel_log: str | None = Field(default=None, min_length=1)
 
 
-class RedfishTable(_Table):
+class RedfishTable(Table):
     """`[node.redfish]`: the node's management controller."""
 
     url: Url
@@ -114,16 +110,16 @@ class RedfishTable(_Table):
     pinned: str | None = None
 
 
-class TelemetryTable(_Table):
-    """`[telemetry]`: a Prometheus that scrapes the rack already, and the configuration of `ssh`."""
+class TelemetryTable(Table):
+    """`[telemetry]`: a Prometheus that scrapes the rack, and the configuration file of `ssh`."""
 
     prometheus: Url | None = None
     prometheus_key_env: str | None = Field(default=None, min_length=1)
     ssh_config: str | None = None
 
 
-class NodeTable(_Table):
-    """`[[node]]`: `cards = N`, or one `[[node.card]]` each where serials are known."""
+class NodeTable(Table):
+    """`[[node]]`: `cards = N`, or one `[[node.card]]` for each card where serials are known."""
 
     name: Name
     cards: int = Field(default=0, ge=0)
@@ -137,12 +133,12 @@ class NodeTable(_Table):
 
     @property
     def listed(self) -> list[CardTable]:
-        """The cards, one each."""
+        """The table of each card."""
         return self.card or [CardTable(index=index) for index in range(self.cards)]
 
 
-class RouteTable(_Table):
-    """`[engine.route]`, `[gateway.route]`: whom to trust, what to show, which proxy, what to send along."""
+class RouteTable(Table):
+    """`[engine.route]`, `[gateway.route]`: trust, client certificate, proxy and headers."""
 
     ca: str | None = None
     certificate: str | None = None
@@ -151,24 +147,24 @@ class RouteTable(_Table):
     headers: dict[str, str] = {}
 
     @model_validator(mode="after")
-    def _good(self) -> Self:
-        problems = self.noun().problems
+    def _readable_files(self) -> Self:
+        problems = self.to_route().problems
         if problems:
             raise ValueError("; ".join(problems))
         return self
 
-    def noun(self) -> Route:
-        """The route that it describes."""
+    def to_route(self) -> Route:
+        """Return the route."""
         return Route(
             ca_file=self.ca, certificate_file=self.certificate, key_file=self.key, proxy=self.proxy,
             headers=self.headers,
         )  # fmt: skip
 
 
-class EngineTable(_Table):
-    """`[[engine]]`: what serves, on which cards, and how it is started or found.
+class EngineTable(Table):
+    """`[[engine]]`: an engine, its cards, and how it is started or found.
 
-    `node` is where an engine that uses no card runs.
+    `node` is the node of an engine without a card.
     """
 
     name: Name
@@ -187,8 +183,8 @@ class EngineTable(_Table):
     settings: dict[str, Any] = {}
 
 
-class GatewayTable(_Table):
-    """`[gateway]`: the address users call, or how it is started in front of the engines."""
+class GatewayTable(Table):
+    """`[gateway]`: the address that users call, or how to start it in front of the engines."""
 
     launcher: str = "remote"
     url: Url | None = None
@@ -198,13 +194,13 @@ class GatewayTable(_Table):
     settings: dict[str, Any] = {}
 
 
-class BatchTable(_Table):
+class BatchTable(Table):
     """`[batch]`: the command that runs a JSONL batch."""
 
     command: list[str] = Field(min_length=1)
 
 
-class PricesTable(_Table):
+class PricesTable(Table):
     """`[prices]`."""
 
     currency: str
@@ -212,15 +208,15 @@ class PricesTable(_Table):
     kwh: NonNegative | None = None
 
 
-class LoadMachinesTable(_Table):
-    """`[load_machines]`: a Ray cluster whose nodes offer the load, in place of this machine."""
+class LoadMachinesTable(Table):
+    """`[load_machines]`: a Ray cluster whose nodes offer the load in place of this machine."""
 
     ray: HostPort
     nodes: list[str] = []
     workers: int | None = Field(default=None, ge=1)
 
 
-class TargetFile(_Table):
+class TargetFile(Table):
     """The whole file."""
 
     target: About
@@ -229,20 +225,20 @@ class TargetFile(_Table):
     gateway: GatewayTable | None = None
     batch: BatchTable | None = None
     prices: PricesTable | None = None
-    telemetry: TelemetryTable | None = None
+    telemetry: TelemetryTable = TelemetryTable()
     expect: ExpectTable = ExpectTable()
     storage: StorageTable | None = None
     load_machines: LoadMachinesTable | None = None
 
 
 def readable(data: Mapping[str, Any]) -> TargetFile:
-    """Return what can be read of a file with mistakes, so that its contradictions are told with them."""
+    """Return the readable part of a file with mistakes, so that its contradictions are reported too."""
     gateway, telemetry = data.get("gateway"), data.get("telemetry")
     return TargetFile.model_construct(
         node=[_readable(NodeTable, table) for table in _tables(data.get("node"))],
         engine=[_readable(EngineTable, table) for table in _tables(data.get("engine"))],
         gateway=_readable(GatewayTable, gateway) if isinstance(gateway, dict) else None,
-        telemetry=_readable(TelemetryTable, telemetry) if isinstance(telemetry, dict) else None,
+        telemetry=_readable(TelemetryTable, telemetry if isinstance(telemetry, dict) else {}),
     )
 
 
@@ -251,7 +247,7 @@ def _tables(value: Any) -> list[Any]:
 
 
 def _readable(model: type[_TableT], raw: Mapping[str, Any]) -> _TableT:
-    """Return a table with its good fields alone; a needed one or an address that is not good is `UNREAD`."""
+    """Return a table with its valid fields; an invalid address or required field becomes `UNREAD`."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:
@@ -262,8 +258,8 @@ def _readable(model: type[_TableT], raw: Mapping[str, Any]) -> _TableT:
         for name, field in model.model_fields.items()
         if name in bad & {"url", "launcher"} or (field.is_required() and name not in good)
     ]
-    stand_in = {name: "http://unread" if name == "url" else "unread" for name in lost}
+    placeholder = {name: "http://unread" if name == "url" else "unread" for name in lost}
     unread: dict[str, Any] = dict.fromkeys(lost, UNREAD)
     if bad & {"card", "cards"} and model is NodeTable:
         unread["cards"] = CARDS_UNREAD
-    return model.model_validate({**good, **stand_in}).model_copy(update=unread)
+    return model.model_validate({**good, **placeholder}).model_copy(update=unread)

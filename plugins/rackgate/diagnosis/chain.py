@@ -1,4 +1,4 @@
-"""The chain of an unmet check, from the outside in: what is known of each layer, and what to do there."""
+"""The causal chain of an unmet check: findings by layer, from the client to the hardware, with next steps."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rackgate.known_failures.signatures import Diagnosis
 from rackgate.nouns.measurement import Layer, Measurement, Reason
 from rackgate.nouns.verdict import Judgement, Verdict
 
-_MOST = 8
+_MOST_DIAGNOSES = 8
 
-_OF_THE_WAY = {
+_LAYER_OF_REASON = {
     Reason.INSTRUMENT: Layer.CLIENT,
     Reason.TOO_FEW: Layer.CLIENT,
     Reason.NOT_CONFIGURED: Layer.CLIENT,
@@ -19,9 +19,9 @@ _OF_THE_WAY = {
     Reason.UNREACHABLE: Layer.NETWORK,
     Reason.TIMEOUT: Layer.NETWORK,
 }
-"""Where it lies that there is no value, if not in what the row is about."""
+"""The layer of a missing value where that is not the layer of the row."""
 
-_FIRST_LOOKS = {
+_FIRST_STEPS = {
     Layer.CLIENT: "Look at the machine that measures first: its cores, its files, what else runs on it.",
     Layer.NETWORK: "Look at the way there first: address, port, firewall, link.",
     Layer.SERVICE: "Look at the engine first: its log, its queue, what it was started with.",
@@ -34,7 +34,7 @@ _FIRST_LOOKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """What is known of one layer: a known failure by its `name`, or what the row itself saw (no name)."""
+    """A finding in one layer: a known failure with its `name`, or without a name the row's own value."""
 
     layer: Layer
     meaning: str
@@ -46,9 +46,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """The links of an unmet check, the outermost first; `leading` is the known failure behind the others.
+    """The links of an unmet check, outermost first; `leading` is the known failure that explains the others.
 
-    `layer` is that of the leading one, without any known failure the row's own.
+    `layer` is the layer of the leading link, or the row's own where no failure is known.
     """
 
     layer: Layer
@@ -56,33 +56,35 @@ class Chain:
     leading: Link | None = None
 
     def next_steps(self, hint: str) -> tuple[str, ...]:
-        """Return what to do, in order: the leading failure's first step, the row's hint; never nothing."""
+        """Return the next steps in order: the leading failure's first, then the row's hint; never empty."""
         first = self.leading.next_steps[:1] if self.leading else ()
-        return tuple(dict.fromkeys(step for step in (*first, hint) if step)) or (_FIRST_LOOKS[self.layer],)
+        return tuple(dict.fromkeys(step for step in (*first, hint) if step)) or (_FIRST_STEPS[self.layer],)
 
 
 def chain_of(measurement: Measurement, judgement: Judgement, layer: Layer, hint: str) -> Chain | None:
-    """Return the chain of a judged measurement, None where it holds. `layer` is the row's own."""
+    """Return the chain of a judged measurement, None for PASS. `layer` is the row's own."""
     if judgement.verdict is Verdict.PASS:
         return None
     seen = judgement.detail or measurement.detail
-    known = [_link(one) for one in diagnose(seen, symptoms=measurement.symptoms, limit=_MOST)]
-    own = _OF_THE_WAY.get(judgement.reason, layer) if judgement.reason else layer
+    known = [
+        _link(diagnosis) for diagnosis in diagnose(seen, symptoms=measurement.symptoms, limit=_MOST_DIAGNOSES)
+    ]
+    own = _LAYER_OF_REASON.get(judgement.reason, layer) if judgement.reason else layer
     leading = known[0] if known else None
     chain = Chain(layer=leading.layer if leading else own, links=(), leading=leading)
-    if all(one.layer is not own for one in known):
-        what = f"no value: {judgement.reason}" if judgement.reason else "the row's limit is not held"
-        known.append(Link(layer=own, meaning=what, seen=seen, next_steps=chain.next_steps(hint)[-1:]))
+    if all(link.layer is not own for link in known):
+        meaning = f"no value: {judgement.reason}" if judgement.reason else "the row's limit is not held"
+        known.append(Link(layer=own, meaning=meaning, seen=seen, next_steps=chain.next_steps(hint)[-1:]))
     links = tuple(sorted(known, key=lambda link: link.layer.depth))
     return Chain(layer=chain.layer, links=links, leading=leading)
 
 
-def _link(found: Diagnosis) -> Link:
+def _link(diagnosis: Diagnosis) -> Link:
     return Link(
-        layer=found.signature.layer,
-        name=found.signature.name,
-        meaning=found.meaning,
-        seen=found.seen,
-        next_steps=found.next_steps,
-        source=found.signature.source,
+        layer=diagnosis.signature.layer,
+        name=diagnosis.signature.name,
+        meaning=diagnosis.meaning,
+        seen=diagnosis.seen,
+        next_steps=diagnosis.next_steps,
+        source=diagnosis.signature.source,
     )

@@ -1,22 +1,28 @@
-"""What happened during a load: cut clocks, XIDs, kernel events, queues, lost links, leaks, our faults."""
+"""Events during a load: throttling, XIDs, kernel events, queues, lost links, leaks, faults, imbalance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rackgate.loadgen.results.table import SampleTable
+from rackgate.metrics.requests.chosen import owners
 from rackgate.nouns.fault import FaultTimeline
+from rackgate.nouns.target import GATEWAY
 from rackgate.telemetry.cards.clock_events import CLOCK_EVENTS
 from rackgate.telemetry.table import Series, TelemetryTable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    Moments = npt.NDArray[np.int64]
+    Flags = npt.NDArray[np.bool_]
 
-_CLOCK_BITS = {
+
+_THROTTLE_BITS = {
     bit: name
     for bit, name in CLOCK_EVENTS.items()
     if name not in ("gpu_idle", "sync_boost", "display_clocks")
@@ -33,22 +39,34 @@ _COUNTERS = {
     "network_errors": "network errors",
     "infiniband_errors": "InfiniBand errors",
 }
-_LOST = {
+_LOST_PARTS = {
     "network_links_down": ("link", 1, "network links down"),
     "infiniband_ports_down": ("link", 1, "InfiniBand ports down"),
     "nvlinks_up": ("link", -1, "NVLinks down"),
     "power_supplies_bad": ("power", 1, "power supplies bad"),
 }
-"""Fields that stand still while all is well: kind, sign of what is worse, words for what is lost."""
-_POINT_NS = 1_000_000_000
+"""Fields that are constant on a healthy rack: event kind, sign of a loss, words for what is lost."""
+
+_KERNEL_FIELDS = {
+    "xid": ("xid", "XID {code:.0f}"),
+    "sxid": ("xid", "SXid {code:.0f}"),
+    "kernel_event": ("kernel", "kernel: {text}"),
+}
+_SECOND_NS = 1_000_000_000
+_GAP_LIMIT_S = 3.0
+_MISSING_GAP_LIMIT_S = 60.0
+_SLOW_FIELD_GAP_LIMIT_S = 7.0  # an unchanged value of a slow field is kept every 5 s
 _QUEUE_FACTOR = 2.0
-_STANDS_S = 7.0  # an unchanged value of a slow field is kept every 5 s
-_SHOWN = 120
+_TEXT_LIMIT = 120
+
+_LEAST_REQUESTS = 20  # fewer requests in a bin show no share
+_UNFAIR_FACTOR, _UNFAIR_SIGMAS = 1.5, 3.0
+_LEAST_EXPECTED = 5.0  # an engine with no request that was due at least so many was passed over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happening:
-    """Something that lasted from `start_ns` to `end_ns` (monotonic) at an entity."""
+class CoOccurringEvent:
+    """An event at an entity from `start_ns` to `end_ns` (monotonic)."""
 
     kind: str
     entity: str
@@ -57,153 +75,157 @@ class Happening:
     end_ns: int
 
 
-def happenings_of(
-    telemetry: TelemetryTable, faults: Iterable[FaultTimeline] = (), *, gap_limit_s: float = 3.0
-) -> tuple[Happening, ...]:
-    """Return what the telemetry shows, in no order.
+def co_occurring_events(
+    telemetry: TelemetryTable, faults: Iterable[FaultTimeline] = ()
+) -> tuple[CoOccurringEvent, ...]:
+    """Return the events that the telemetry shows and the faults that the run injected, in no order."""
+    return (*_telemetry_events(telemetry), *_fault_events(faults))
 
-    That is throttling, XIDs, kernel events, growing queues and error counters, links and power supplies that
-    were lost, leaks, missing telemetry, and our own faults.
-    """
-    found: list[Happening] = []
+
+def _telemetry_events(telemetry: TelemetryTable) -> Iterator[CoOccurringEvent]:
     for entity in telemetry.entities:
         fields = telemetry.fields(entity)
         if "clock_event_reasons" in fields:
-            found += _throttling(telemetry, entity, gap_limit_s)
-            found += _silence(telemetry, entity)
+            clocks = telemetry.series(entity, "clock_event_reasons")
+            yield from _throttling(clocks, entity)
+            yield from _missing_telemetry(clocks, entity)
         if "requests_waiting" in fields:
-            found += _queue(telemetry, entity, gap_limit_s)
+            yield from _queue_growth(telemetry.series(entity, "requests_waiting"), entity)
         for field in fields:
             if field in _COUNTERS:
-                found += _growth(telemetry, entity, field)
-            if field in _LOST:
-                found += _lost(telemetry.series(entity, field), entity, field)
-            if field in ("xid", "sxid", "kernel_event"):
-                found += _events(telemetry, entity, field)
+                yield from _counter_growth(telemetry.series(entity, field), entity, field)
+            if field in _LOST_PARTS:
+                yield from _lost_parts(telemetry.series(entity, field), entity, field)
+            if field in _KERNEL_FIELDS:
+                yield from _kernel_events(telemetry, entity, field)
         if "leak_detectors_wet" in fields:
-            found += _leaks(telemetry.series(entity, "leak_detectors_wet"), entity)
-    found += [
-        Happening(
-            kind="fault",
-            entity=fault.entity,
-            text=f"our own fault: {fault.kind}",
-            start_ns=fault.injected_ns,
-            end_ns=fault.proven_healed_ns or fault.healed_ns or fault.injected_ns + _POINT_NS,
-        )
-        for fault in faults
-        if fault.injected_ns is not None
-    ]
-    return tuple(found)
+            yield from _leaks(telemetry.series(entity, "leak_detectors_wet"), entity)
 
 
-def _throttling(telemetry: TelemetryTable, entity: str, gap_limit_s: float) -> list[Happening]:
-    series = telemetry.series(entity, "clock_event_reasons")
-    there = ~np.isnan(series.values)
-    moments, masks = series.t_ns[there], series.values[there].astype(np.int64)
-    return [
-        Happening(kind="throttle", entity=entity, text=name, start_ns=start, end_ns=end)
-        for bit, name in _CLOCK_BITS.items()
-        for start, end in _spans(moments, (masks & bit) != 0, gap_limit_s)
-    ]
+def _fault_events(faults: Iterable[FaultTimeline]) -> Iterator[CoOccurringEvent]:
+    for fault in faults:
+        if fault.injected_ns is not None:
+            end_ns = fault.proven_healed_ns or fault.healed_ns or fault.injected_ns + _SECOND_NS
+            text = f"our own fault: {fault.kind}"
+            yield CoOccurringEvent(
+                kind="fault", entity=fault.entity, text=text, start_ns=fault.injected_ns, end_ns=end_ns
+            )
 
 
-def _silence(telemetry: TelemetryTable, entity: str) -> list[Happening]:
-    series = telemetry.series(entity, "clock_event_reasons")
-    spans = _spans(series.t_ns, np.isnan(series.values), 60.0)
-    text = f"no telemetry: {series.why_missing[1]}"
-    return [
-        Happening(kind="silence", entity=entity, text=text, start_ns=start, end_ns=end)
-        for start, end in spans
-    ]
+def _throttling(clocks: Series, entity: str) -> Iterator[CoOccurringEvent]:
+    moments, values = _present(clocks)
+    masks = values.astype(np.int64)
+    for bit, name in _THROTTLE_BITS.items():
+        yield from _spans("throttle", entity, name, moments, (masks & bit) != 0, _GAP_LIMIT_S)
 
 
-def _queue(telemetry: TelemetryTable, entity: str, gap_limit_s: float) -> list[Happening]:
-    series = telemetry.series(entity, "requests_waiting")
-    there = ~np.isnan(series.values)
-    moments, waiting = series.t_ns[there], series.values[there]
-    if not len(waiting):
-        return []
-    usual = max(1.0, float(np.median(waiting)))
-    text = f"queue grew to {waiting.max():.0f} requests"
-    return [
-        Happening(
-            kind="queue",
-            entity=entity,
-            text=text,
-            start_ns=start,
-            end_ns=end,
-        )
-        for start, end in _spans(moments, waiting > _QUEUE_FACTOR * usual, gap_limit_s)
-    ]
+def _missing_telemetry(clocks: Series, entity: str) -> Iterator[CoOccurringEvent]:
+    text = f"no telemetry: {clocks.why_missing[1]}"
+    missing = np.isnan(clocks.values)
+    yield from _spans("silence", entity, text, clocks.t_ns, missing, _MISSING_GAP_LIMIT_S)
 
 
-def _growth(telemetry: TelemetryTable, entity: str, field: str) -> list[Happening]:
-    series = telemetry.series(entity, field)
-    there = ~np.isnan(series.values)
-    moments, values = series.t_ns[there], series.values[there]
+def _queue_growth(series: Series, entity: str) -> Iterator[CoOccurringEvent]:
+    moments, waiting = _present(series)
+    if len(waiting):
+        grown = waiting > _QUEUE_FACTOR * max(1.0, float(np.median(waiting)))
+        text = f"queue grew to {waiting.max():.0f} requests"
+        yield from _spans("queue", entity, text, moments, grown, _GAP_LIMIT_S)
+
+
+def _counter_growth(series: Series, entity: str, field: str) -> Iterator[CoOccurringEvent]:
+    moments, values = _present(series)
     steps = np.diff(values)
-    return [
-        Happening(
+    for index in np.flatnonzero(steps > 0):
+        yield CoOccurringEvent(
             kind="errors",
             entity=entity,
-            text=f"{steps[place]:.0f} {_COUNTERS[field]}",
-            start_ns=int(moments[place]),
-            end_ns=int(moments[place + 1]),
+            text=f"{steps[index]:.0f} {_COUNTERS[field]}",
+            start_ns=int(moments[index]),
+            end_ns=int(moments[index + 1]),
         )
-        for place in np.flatnonzero(steps > 0)
-    ]
 
 
-def _lost(series: Series, entity: str, field: str) -> list[Happening]:
-    kind, sign, words = _LOST[field]
-    there = ~np.isnan(series.values)
-    moments, values = series.t_ns[there], sign * series.values[there]
-    if not len(values):
-        return []
-    gone = values - values.min()
-    text = f"{gone.max():.0f} {words}"
-    return [
-        Happening(kind=kind, entity=entity, text=text, start_ns=start, end_ns=end)
-        for start, end in _spans(moments, gone > 0, _STANDS_S)
-    ]
+def _lost_parts(series: Series, entity: str, field: str) -> Iterator[CoOccurringEvent]:
+    kind, sign, words = _LOST_PARTS[field]
+    moments, values = _present(series)
+    if len(values):
+        lost = sign * values - (sign * values).min()
+        text = f"{lost.max():.0f} {words}"
+        yield from _spans(kind, entity, text, moments, lost > 0, _SLOW_FIELD_GAP_LIMIT_S)
 
 
-def _leaks(series: Series, entity: str) -> list[Happening]:
-    there = ~np.isnan(series.values)
-    spans = _spans(series.t_ns[there], series.values[there] > 0, _STANDS_S)
-    return [
-        Happening(kind="leak", entity=entity, text="a leak detector was wet", start_ns=start, end_ns=end)
-        for start, end in spans
-    ]
+def _leaks(series: Series, entity: str) -> Iterator[CoOccurringEvent]:
+    moments, wet = _present(series)
+    yield from _spans("leak", entity, "a leak detector was wet", moments, wet > 0, _SLOW_FIELD_GAP_LIMIT_S)
 
 
-def _events(telemetry: TelemetryTable, entity: str, field: str) -> list[Happening]:
-    series, words = telemetry.series(entity, field), telemetry.details(entity, field)
-    named = {"xid": "XID {code:.0f}", "sxid": "SXid {code:.0f}", "kernel_event": "kernel: {text}"}[field]
-    return [
-        Happening(
-            kind="kernel" if field == "kernel_event" else "xid",
-            entity=entity,
-            text=named.format(code=code, text=text[:_SHOWN]),
-            start_ns=int(at_ns),
-            end_ns=int(at_ns),
-        )
-        for at_ns, code, text in zip(series.t_ns, series.values, words, strict=True)
-    ]
+def _kernel_events(telemetry: TelemetryTable, entity: str, field: str) -> Iterator[CoOccurringEvent]:
+    kind, template = _KERNEL_FIELDS[field]
+    series, details = telemetry.series(entity, field), telemetry.details(entity, field)
+    for at_ns, code, detail in zip(series.t_ns, series.values, details, strict=True):
+        text = template.format(code=code, text=detail[:_TEXT_LIMIT])
+        yield CoOccurringEvent(kind=kind, entity=entity, text=text, start_ns=int(at_ns), end_ns=int(at_ns))
+
+
+def _present(series: Series) -> tuple[Moments, npt.NDArray[np.float64]]:
+    present = ~np.isnan(series.values)
+    return series.t_ns[present], series.values[present]
 
 
 def _spans(
-    moments: npt.NDArray[np.int64], flags: npt.NDArray[np.bool_], gap_limit_s: float
-) -> list[tuple[int, int]]:
-    """Return the stretches of flagged samples; each holds until the next sample, unless that is far."""
+    kind: str, entity: str, text: str, moments: Moments, flags: Flags, gap_limit_s: float
+) -> Iterator[CoOccurringEvent]:
+    """Yield one event for each stretch of flagged samples.
+
+    A sample holds until the next one, but for `gap_limit_s` at most; the last sample holds for a second.
+    """
     spans: list[tuple[int, int]] = []
-    limit_ns = round(gap_limit_s * 1e9)
-    for place in np.flatnonzero(flags):
-        start = int(moments[place])
-        end = int(moments[place + 1]) if place + 1 < len(moments) else start + _POINT_NS
-        end = min(end, start + limit_ns)
+    for index in np.flatnonzero(flags):
+        start = int(moments[index])
+        end = int(moments[index + 1]) if index + 1 < len(moments) else start + _SECOND_NS
+        end = min(end, start + round(gap_limit_s * 1e9))
         if spans and spans[-1][1] >= start:
             spans[-1] = (spans[-1][0], end)
         else:
             spans.append((start, end))
-    return spans
+    for start, end in spans:
+        yield CoOccurringEvent(kind=kind, entity=entity, text=text, start_ns=start, end_ns=end)
+
+
+def gateway_imbalance(samples: SampleTable, engines: Sequence[str]) -> Iterator[CoOccurringEvent]:
+    """Yield the seconds in which a gateway sent an engine far more than its fair share, or no request.
+
+    Only requests through the gateway whose answering engine is known count. A second with fewer than 20 of
+    them is counted together with the seconds around it. A single engine has no imbalance.
+    """
+    through = samples.labels("engine").are((GATEWAY,)) & owners(samples).are(engines)
+    if len(engines) < 2 or int(through.sum()) < _LEAST_REQUESTS:
+        return
+    moments = np.asarray(samples.column("scheduled_ns"), dtype=np.int64)[through]
+    owner = owners(samples)[through]
+    begin, length_ns = int(moments.min()), max(1, int(np.ptp(moments)))
+    width_ns = max(_SECOND_NS, int(_LEAST_REQUESTS * length_ns / len(moments)))
+    bins = (moments - begin) // width_ns
+    totals = np.bincount(bins)
+    fair = 1 / len(engines)
+    for engine in engines:
+        counts = np.bincount(bins[owner.are((engine,))], minlength=len(totals))
+        for text, flags in _unfair_bins(counts, totals, fair).items():
+            for index in np.flatnonzero(flags):
+                start = begin + int(index) * width_ns
+                yield CoOccurringEvent(
+                    kind="imbalance", entity=engine, text=text, start_ns=start, end_ns=start + width_ns
+                )
+
+
+def _unfair_bins(counts: Moments, totals: Moments, fair: float) -> dict[str, Flags]:
+    expected = fair * totals
+    margin = _UNFAIR_SIGMAS * np.sqrt(totals * fair * (1 - fair))
+    unfair = (counts > _UNFAIR_FACTOR * expected) & (counts > expected + margin)
+    crowded = unfair & (totals >= _LEAST_REQUESTS)
+    share = counts[crowded].sum() / totals[crowded].sum() if crowded.any() else 0.0
+    return {
+        f"the gateway gave it {share:.0%} of the requests, fair were {fair:.0%}": crowded,
+        "the gateway gave it no request": (counts == 0) & (expected >= _LEAST_EXPECTED),
+    }

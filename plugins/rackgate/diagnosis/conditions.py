@@ -1,4 +1,4 @@
-"""What the requests and the telemetry of an unmet speed row show: queueing, a cold engine, a full card."""
+"""Conditions of the load behind an unmet speed row: queueing, a cold engine, a busy or an idle card."""
 
 from __future__ import annotations
 
@@ -28,20 +28,22 @@ _SPEED = _LATENCIES | {
     *("jitter_ratio", "tpot_drift", "tpot_ratio", "scaling_efficiency"),
     *("output_token_throughput", "request_throughput", "goodput", "goodput_per_s", "offered_share"),
 }
-"""Rows of these metrics are slow or fast; of others nothing is looked for."""
+"""Only rows of these metrics have conditions."""
 
-_LEAST = 20  # fewer requests show no pattern
+_LEAST_REQUESTS = 20  # fewer show no pattern
 _MOSTLY = 0.5
-_HEAD, _IN_HEAD = 1.5, 0.9  # of the slow requests so many lie among the first that are 1.5 times as many
-_APART = 1.5  # high is at least so many times low
-_UNSTEADY, _UNSTEADY_FLAT = 2.0, 3.0  # P99 / P50: where it grows with concurrency, and where that stays
+_HEAD, _IN_HEAD = 1.5, 0.9
+"""Cold: of N slow requests, at least 90 % are among the first 1.5 N requests."""
+
+_APART = 1.5  # high concurrency is at least so many times the low one
+_UNSTABLE, _UNSTABLE_FLAT = 2.0, 3.0  # P99 / P50 of TTFT: with growing, and with constant concurrency
 _BUSY_PCT, _IDLE_PCT = 85.0, 20.0
 _IDLE_BIT = 0x1
 
 
 @dataclass(frozen=True, slots=True)
 class _Requests:
-    """Ok requests in the order of their starts; `slow` are those that the row is not met by."""
+    """Successful requests in the order of their starts; `slow` marks those over the row's bound."""
 
     start_ns: Floats
     first_ns: Floats
@@ -53,31 +55,32 @@ class _Requests:
 
     @property
     def in_flight(self) -> Floats:
-        """How many ran when each started, itself among them."""
+        """The requests in flight when each one started, itself included."""
         begun = np.searchsorted(np.sort(self.start_ns), self.start_ns, side="right")
         ended = np.searchsorted(np.sort(self.done_ns), self.start_ns, side="right")
         return np.asarray(begun - ended, dtype=float)
 
 
 def conditions_of(slo: Slo, entity: str, observation: Observation) -> tuple[Symptom, ...]:
-    """Return the conditions that hold for an unmet row, with the figures that show them.
+    """Return the conditions of an unmet row, each with its figures. A condition is no proof of a cause.
 
-    Each is computed, none is proof of a cause: `queueing`, `not_warmed_up`, `batching`, `latency_unstable`,
-    `first_token_slow`, `busy_and_slow`, `idle_under_load`; none in a row that is not of speed.
+    They are `queueing`, `not_warmed_up`, `batching`, `latency_unstable`,
+    `first_token_slow`, `busy_and_slow` and `idle_under_load`; a row that is not of speed has none.
     """
     table = chosen_samples(observation, slo, entity).table if slo.metric in _SPEED else None
     if table is None:
         return ()
-    seen = _requests(table, slo)
+    requests = _requests(table, slo)
     found: dict[str, str] = {}
-    if len(seen.start_ns) >= _LEAST:
-        waited = _waited(seen, observation.telemetry)
-        found["queueing"] = "" if waited is None else waited
-        found["not_warmed_up"] = _cold(seen)
-        found |= _with_concurrency(seen, quiet=waited == "" and not found["not_warmed_up"])
-        found["first_token_slow"] = _first_token(seen) if slo.metric in ("ttft_ms", "e2e_ms") else ""
-    found |= _cards(seen, entity, observation)
-    return tuple(Symptom(key=f"condition:{name}", seen=words) for name, words in found.items() if words)
+    if len(requests.start_ns) >= _LEAST_REQUESTS:
+        queueing = _queueing(requests, observation.telemetry)
+        found["queueing"] = queueing or ""
+        found["not_warmed_up"] = _not_warmed_up(requests)
+        quiet = queueing == "" and not found["not_warmed_up"]
+        found |= _with_concurrency(requests, quiet=quiet)
+        found["first_token_slow"] = _first_token_slow(requests) if slo.metric in ("ttft_ms", "e2e_ms") else ""
+    found |= _cards(requests, entity, observation)
+    return tuple(Symptom(key=f"condition:{name}", seen=text) for name, text in found.items() if text)
 
 
 def _requests(table: SampleTable, slo: Slo) -> _Requests:
@@ -102,20 +105,22 @@ def _requests(table: SampleTable, slo: Slo) -> _Requests:
     )
 
 
-def _waited(seen: _Requests, telemetry: TelemetryTable | None) -> str | None:
-    """Say how long slow requests waited in their engines' queues; None if no queue was read.
+def _queueing(requests: _Requests, telemetry: TelemetryTable | None) -> str | None:
+    """Return how long slow requests waited in their engines' queues; None if no queue was read.
 
-    By Little's law: mean number that waited / rate of arrivals, both over the time to the slow first tokens.
-    An engine takes new requests in between two steps, so that a short queue alone is no sign.
+    The wait is Little's law, mean queue length / arrival rate, until the first tokens of slow requests.
+    An engine admits requests between two steps, so a short queue alone is no sign.
     """
-    found = {engine: _queue_of(seen, engine, telemetry) for engine in seen.owner[seen.slow].counts()}
+    found = {
+        engine: _queue_of(requests, engine, telemetry) for engine in requests.owner[requests.slow].counts()
+    }
     known = {engine: queue for engine, queue in found.items() if queue is not None}
     if not known:
         return None
     queued = {engine: queue for engine, queue in known.items() if queue.share >= _MOSTLY}
     if sum(queue.slow for queue in queued.values()) < _MOSTLY * sum(queue.slow for queue in known.values()):
         return ""
-    engine, worst = max(queued.items(), key=lambda one: one[1].slow)
+    engine, worst = max(queued.items(), key=lambda item: item[1].slow)
     return (
         f"{worst.waiting:.1f} requests waited at {engine} on average: {worst.wait_ms:.0f} ms of the"
         f" {worst.ttft_ms:.0f} ms to a slow first token"
@@ -124,7 +129,7 @@ def _waited(seen: _Requests, telemetry: TelemetryTable | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """An engine's queue in the time of its slow requests: their number, and what of their TTFT it makes."""
+    """An engine's queue while it had slow requests: their number, queue length, wait, median TTFT."""
 
     slow: int
     waiting: float
@@ -136,14 +141,14 @@ class _Queue:
         return self.wait_ms / self.ttft_ms if self.ttft_ms > 0 else 0.0
 
 
-def _queue_of(seen: _Requests, engine: str, telemetry: TelemetryTable | None) -> _Queue | None:
+def _queue_of(requests: _Requests, engine: str, telemetry: TelemetryTable | None) -> _Queue | None:
     if telemetry is None:
         return None
     series = telemetry.series(engine, "requests_waiting")
     there = ~np.isnan(series.values)
-    own = seen.owner.are((engine,)) & ~np.isnan(seen.first_ns)
-    slow = own & seen.slow
-    begin, end = np.sort(seen.start_ns[slow]), np.sort(seen.first_ns[slow])
+    own = requests.owner.are((engine,)) & ~np.isnan(requests.first_ns)
+    slow = own & requests.slow
+    begin, end = np.sort(requests.start_ns[slow]), np.sort(requests.first_ns[slow])
 
     def under_way(moments: Floats) -> Flags:
         begun = np.searchsorted(begin, moments, side="right")
@@ -153,40 +158,40 @@ def _queue_of(seen: _Requests, engine: str, telemetry: TelemetryTable | None) ->
     inside = under_way(moments)
     period_ns = np.ptp(moments) if len(moments) > 1 else 0.0
     length_s = float(inside.mean()) * period_ns / 1e9 if period_ns else 0.0
-    arrivals = int(under_way(seen.start_ns[own]).sum())
+    arrivals = int(under_way(requests.start_ns[own]).sum())
     if length_s <= 0 or not arrivals:
         return None
     waiting = float(series.values[there][inside].mean())
     wait_ms = waiting * length_s / arrivals * 1e3
-    return _Queue(int(slow.sum()), waiting, wait_ms, float(np.median(seen.ttft_ms[slow])))
+    return _Queue(int(slow.sum()), waiting, wait_ms, float(np.median(requests.ttft_ms[slow])))
 
 
-def _cold(seen: _Requests) -> str:
-    slow, number = int(seen.slow.sum()), len(seen.slow)
+def _not_warmed_up(requests: _Requests) -> str:
+    slow, number = int(requests.slow.sum()), len(requests.slow)
     head = int(np.ceil(_HEAD * slow))
-    inside = int(seen.slow[:head].sum())
+    inside = int(requests.slow[:head].sum())
     if slow < 3 or head > _MOSTLY * number or inside < _IN_HEAD * slow:
         return ""
-    early, late = np.median(seen.ttft_ms[:head][seen.slow[:head]]), np.median(seen.ttft_ms[head:])
+    early, late = np.median(requests.ttft_ms[:head][requests.slow[:head]]), np.median(requests.ttft_ms[head:])
     return (
         f"{inside} of {slow} slow requests are among the first {head} of {number}"
         f" (TTFT {early:.0f} ms there, {late:.0f} ms after them)"
     )
 
 
-def _with_concurrency(seen: _Requests, *, quiet: bool) -> dict[str, str]:
-    """Say how TTFT and its spread go with the requests in flight; `quiet` says that no queue explains it."""
-    flight = seen.in_flight
+def _with_concurrency(requests: _Requests, *, quiet: bool) -> dict[str, str]:
+    """Return how TTFT and its spread grow with the requests in flight; `quiet`: no queue explains it."""
+    flight = requests.in_flight
     low, high = np.percentile(flight, (25, 75))
-    few, many = seen.ttft_ms[flight <= low], seen.ttft_ms[flight >= high]
-    if high < _APART * low or min(len(few), len(many)) < _LEAST / 2:
-        spread, number = _spread(seen.ttft_ms), float(np.median(flight))
-        steady = number < 2 or spread < _UNSTEADY_FLAT or not 0 < seen.slow.mean() < _MOSTLY
+    few, many = requests.ttft_ms[flight <= low], requests.ttft_ms[flight >= high]
+    if high < _APART * low or min(len(few), len(many)) < _LEAST_REQUESTS / 2:
+        spread, number = _spread(requests.ttft_ms), float(np.median(flight))
+        steady = number < 2 or spread < _UNSTABLE_FLAT or not 0 < requests.slow.mean() < _MOSTLY
         words = f"TTFT P99 / P50 = {spread:.1f} at {number:.0f} in flight"
         return {"latency_unstable": "" if steady else words}
     where = f"at up to {low:.0f} in flight, {{}} from {high:.0f} on"
     grown, middle = _spread(many), np.median(many)
-    unstable = grown >= _UNSTEADY and grown >= _APART * _spread(few)
+    unstable = grown >= _UNSTABLE and grown >= _APART * _spread(few)
     shared = quiet and middle >= _APART * np.median(few)
     return {
         "latency_unstable": f"TTFT P99 / P50 = {_spread(few):.1f} {where.format(f'{grown:.1f}')}" * unstable,
@@ -199,31 +204,32 @@ def _spread(values: Floats) -> float:
     return float(np.nanpercentile(values, 99) / middle) if middle > 0 else 1.0
 
 
-def _first_token(seen: _Requests) -> str:
-    shares = seen.ttft_ms[seen.slow] / seen.e2e_ms[seen.slow]
+def _first_token_slow(requests: _Requests) -> str:
+    shares = requests.ttft_ms[requests.slow] / requests.e2e_ms[requests.slow]
     share = float(np.nanmedian(shares)) if len(shares) else 0.0
     return f"the first token takes {share:.0%} of a slow answer's time" if share > _MOSTLY else ""
 
 
-def _cards(seen: _Requests, entity: str, observation: Observation) -> dict[str, str]:
-    """Say which of the entity's cards idle under the load, or that all of them are busy all the time.
+def _cards(requests: _Requests, entity: str, observation: Observation) -> dict[str, str]:
+    """Return which cards of the entity were idle under the load, or that all of them were busy.
 
-    A card is looked at while its own engine has requests: in a closed load a fast one is done before others.
+    A card counts while its own engine has requests: in a closed load a fast engine ends before the others.
     """
     telemetry = observation.telemetry
-    if telemetry is None or not len(seen.start_ns):
+    if telemetry is None or not len(requests.start_ns):
         return {}
     busy: dict[str, float | None] = {}
     idle: list[str] = []
     for engine in observation.target.engines:
         if engine.entity not in observation.members(entity):
             continue
-        mine = seen.owner.are((engine.entity,))
-        mine = mine if mine.any() else np.ones(len(seen.start_ns), dtype=bool)
-        window = (int(seen.start_ns[mine].min()), int(np.nanmax(seen.done_ns[mine])))
+        mine = requests.owner.are((engine.entity,))
+        mine = mine if mine.any() else np.ones(len(requests.start_ns), dtype=bool)
+        window = (int(requests.start_ns[mine].min()), int(np.nanmax(requests.done_ns[mine])))
         for card in engine.cards:
-            busy[card] = _usual(telemetry, card, "utilisation_pct", window)
-            idle += [card] if _idles(telemetry, card, busy[card], window) else []
+            utilisation = _values_in(telemetry, card, "utilisation_pct", window)
+            busy[card] = float(np.median(utilisation)) if len(utilisation) else None
+            idle += [card] if _is_idle(telemetry, card, busy[card], window) else []
     if idle:
         said = f", utilisation {busy[idle[0]]:.0f} %" if busy[idle[0]] is not None else ""
         return {"idle_under_load": f"{', '.join(idle[:4])} idle while requests ran{said}"}
@@ -233,15 +239,13 @@ def _cards(seen: _Requests, entity: str, observation: Observation) -> dict[str, 
     return {"busy_and_slow": f"utilisation of {', '.join(list(busy)[:4])}: {min(known):.0f} % or more"}
 
 
-def _idles(telemetry: TelemetryTable, card: str, busy: float | None, window: tuple[int, int]) -> bool:
-    series = telemetry.series(card, "clock_event_reasons")
-    inside = (series.t_ns >= window[0]) & (series.t_ns <= window[1]) & ~np.isnan(series.values)
-    bits = series.values[inside].astype(np.int64) & _IDLE_BIT
+def _is_idle(telemetry: TelemetryTable, card: str, busy: float | None, window: tuple[int, int]) -> bool:
+    bits = _values_in(telemetry, card, "clock_event_reasons", window).astype(np.int64) & _IDLE_BIT
     by_bit = len(bits) > 0 and float((bits != 0).mean()) > _MOSTLY
     return by_bit or (busy is not None and busy < _IDLE_PCT)
 
 
-def _usual(telemetry: TelemetryTable, card: str, field: str, window: tuple[int, int]) -> float | None:
+def _values_in(telemetry: TelemetryTable, card: str, field: str, window: tuple[int, int]) -> Floats:
     series = telemetry.series(card, field)
     inside = (series.t_ns >= window[0]) & (series.t_ns <= window[1]) & ~np.isnan(series.values)
-    return float(np.median(series.values[inside])) if inside.any() else None
+    return series.values[inside]

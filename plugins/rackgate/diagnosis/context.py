@@ -1,4 +1,4 @@
-"""What stands beside an unmet row: the conditions that its load shows, and what else happened meanwhile."""
+"""The context of an unmet check: the conditions of its load, and the events in its slow or failed seconds."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from rackgate.diagnosis.co_occurring_events import Happening, happenings_of
+from rackgate.diagnosis.co_occurring_events import CoOccurringEvent, co_occurring_events, gateway_imbalance
 from rackgate.diagnosis.conditions import conditions_of
-from rackgate.diagnosis.correlate import seen_at_the_same_time
-from rackgate.diagnosis.imbalance import imbalance_of
+from rackgate.diagnosis.correlate import correlate
 from rackgate.loadgen.results.table import SampleTable
 from rackgate.metrics.hardware.load_window import window_of
 from rackgate.metrics.observation import Observation
@@ -20,48 +19,47 @@ from rackgate.nouns.slo import Check, Scope, Slo
 from rackgate.telemetry.card_checks import clock_symptoms
 from rackgate.telemetry.cards.clock_events import FAULT_BITS
 
-_KEPT = 8
+_MOST_CORRELATIONS = 8
 _MOST_WINDOWS = 2000
-_OF_FAILURES = ("error_rate", "offered_share")
-_OF_ALL = ("ttft_to_peers", "tpot_to_peers")
+_FAILURE_METRICS = ("error_rate", "offered_share")
+_WHOLE_ENGINE_METRICS = ("ttft_to_peers", "tpot_to_peers")
 """Where an engine as a whole is slower than its peers, each of its requests is."""
 
 
-def with_what_else(check: Check, measurement: Measurement, observation: Observation) -> Measurement:
-    """Return the measurement with the conditions of its load and with what was seen in the same seconds.
+def with_context(check: Check, measurement: Measurement, observation: Observation) -> Measurement:
+    """Return an unmet measurement with the symptoms of its load and the correlated events in `beside`.
 
-    These are the seconds of its slow or failed requests, the longest overlap comes first, and it is no proof
-    of a cause. Without telemetry, or without such a request, nothing is seen beside it.
+    Without telemetry, or without a slow or failed request, `beside` stays as it is.
     """
-    found = (*conditions_of(check.slo, check.entity, observation), *_slowdowns(check, observation))
-    known = {one.key for one in measurement.symptoms}
-    symptoms = (*measurement.symptoms, *(one for one in found if one.key not in known))
-    measurement = replace(measurement, symptoms=symptoms)
-    table = chosen_samples(observation, check.slo, check.entity).table
-    if table is None or observation.telemetry is None:
+    found = (*conditions_of(check.slo, check.entity, observation), *_clock_faults(check, observation))
+    known = {symptom.key for symptom in measurement.symptoms}
+    new = tuple(symptom for symptom in found if symptom.key not in known)
+    measurement = replace(measurement, symptoms=(*measurement.symptoms, *new))
+    samples = chosen_samples(observation, check.slo, check.entity).table
+    if samples is None or observation.telemetry is None:
         return measurement
-    windows = _slow(table, check.slo)
+    windows = _unmet_windows(samples, check.slo)
     if not windows:
         return measurement
-    happenings = (
-        *happenings_of(observation.telemetry, observation.faults),
+    events = (
+        *co_occurring_events(observation.telemetry, observation.faults),
         *_imbalances(check.slo, observation),
     )
-    seen = seen_at_the_same_time(windows, happenings, limit=_KEPT)
-    return replace(measurement, beside=tuple(one.text for one in seen))
+    correlations = correlate(windows, events, limit=_MOST_CORRELATIONS)
+    return replace(measurement, beside=tuple(correlation.text for correlation in correlations))
 
 
-def _imbalances(slo: Slo, observation: Observation) -> Iterator[Happening]:
-    """Yield where the gateway was unfair, over all of the load: an entity's own part cannot show it."""
-    there = [one.entity for one in observation.target.engines if one.entity not in observation.excluded]
-    for offer in observation.load_runs_of(slo.load):
-        for look in offer.looks:
+def _imbalances(slo: Slo, observation: Observation) -> Iterator[CoOccurringEvent]:
+    """Yield the imbalances of the whole load: the requests of a single entity cannot show them."""
+    engines = [spec.entity for spec in observation.target.engines if spec.entity not in observation.excluded]
+    for load_run in observation.load_runs_of(slo.load):
+        for look in load_run.looks:
             if look.samples is not None:
-                yield from imbalance_of(look.samples.measured, there)
+                yield from gateway_imbalance(look.samples.measured, engines)
 
 
-def _slowdowns(check: Check, observation: Observation) -> tuple[Symptom, ...]:
-    """Return the fault bits that the clocks of a card had during the row's load."""
+def _clock_faults(check: Check, observation: Observation) -> tuple[Symptom, ...]:
+    """Return the fault bits among the clock events of a card during the row's load."""
     if check.slo.scope is not Scope.CARD or check.slo.load is None or observation.telemetry is None:
         return ()
     window = window_of(observation, check.slo, check.entity)
@@ -71,17 +69,17 @@ def _slowdowns(check: Check, observation: Observation) -> tuple[Symptom, ...]:
     return clock_symptoms(series, *window, FAULT_BITS)
 
 
-def _slow(table: SampleTable, slo: Slo) -> list[tuple[int, int]]:
-    """Return from when to when each request ran that was over the bound, or failed if that is counted."""
-    if slo.metric in _OF_FAILURES:
-        over = failed_mask(table)
-    elif slo.metric in _OF_ALL:
-        over = np.ones(len(table), dtype=bool)
-    elif slo.metric in table.columns:
-        over = np.asarray(table.column(slo.metric), dtype=float) > slo.bound
+def _unmet_windows(samples: SampleTable, slo: Slo) -> list[tuple[int, int]]:
+    """Return start and end (ns) of the requests over the bound; of a row of failures, those that failed."""
+    if slo.metric in _FAILURE_METRICS:
+        unmet = failed_mask(samples)
+    elif slo.metric in _WHOLE_ENGINE_METRICS:
+        unmet = np.ones(len(samples), dtype=bool)
+    elif slo.metric in samples.columns:
+        unmet = np.asarray(samples.column(slo.metric), dtype=float) > slo.bound
     else:
         return []
-    start = np.asarray(table.column("scheduled_ns"), dtype=float)
-    end = np.asarray(table.column("done_ns"), dtype=float)
-    chosen = np.flatnonzero(over & ~np.isnan(start) & ~np.isnan(end))
+    start = np.asarray(samples.column("scheduled_ns"), dtype=float)
+    end = np.asarray(samples.column("done_ns"), dtype=float)
+    chosen = np.flatnonzero(unmet & ~np.isnan(start) & ~np.isnan(end))
     return [(int(start[row]), int(end[row])) for row in chosen[:_MOST_WINDOWS]]

@@ -1,4 +1,4 @@
-"""The smallest grant or install that makes an input readable; by what was tried and why it failed."""
+"""Cures for missing inputs: the smallest grant, setting or install that makes an input readable."""
 
 from __future__ import annotations
 
@@ -15,18 +15,23 @@ from rackgate.probes.tools import tools
 from rackgate.telemetry.assembly import card_kind_of, plan_of
 from rackgate.telemetry.cards.dcgm_names import counter_line
 
-_PROGRAMS = {"dcgmi": "dcgm", "ib_write_bw": "perftest", "ib_write_lat": "perftest"}
+_TOOL_OF_PROGRAM = {"dcgmi": "dcgm", "ib_write_bw": "perftest", "ib_write_lat": "perftest"}
 _EXPORTERS = ("exporter", "prometheus")
-_OF_THE_INPUT = (Reason.BLANK, Reason.UNSUPPORTED, Reason.NO_PERMISSION, Reason.TOOL_MISSING)
-_OF_A_LOOK = (*_OF_THE_INPUT, Reason.ABSENT, Reason.UNREACHABLE, Reason.TIMEOUT, Reason.NOT_CONFIGURED)
-_LOOKED_AT = ("card", "host", "kernel_log", "redfish", "tool", "docker")
+_INPUT_REASONS = (Reason.BLANK, Reason.UNSUPPORTED, Reason.NO_PERMISSION, Reason.TOOL_MISSING)
+_UNLOADED_REASONS = (
+    *_INPUT_REASONS,
+    Reason.ABSENT,
+    Reason.UNREACHABLE,
+    Reason.TIMEOUT,
+    Reason.NOT_CONFIGURED,
+)
+_CURABLE_KINDS = ("card", "host", "kernel_log", "redfish", "tool", "docker")
 
 
-def cure_of(kind: str, name: str, reason: Reason | None, *, source: str = "", detail: str = "") -> str:
-    """Return what to do about an input of this kind that gave no value for this reason.
+def cure_of_input(kind: str, name: str, reason: Reason | None, *, source: str = "", detail: str = "") -> str:
+    """Return what to do about an input of this kind without a value for this reason; "" if nothing is known.
 
-    `source` is where a card's signals come from. What was said itself names the grant in some cases: then
-    it needs no other.
+    `source` is where a card's signals come from. A `detail` that names the grant itself is the cure.
     """
     if kind == "card" and name and source in _EXPORTERS and reason is Reason.ABSENT:
         line = counter_line(name)
@@ -39,29 +44,30 @@ def cure_of(kind: str, name: str, reason: Reason | None, *, source: str = "", de
     return next((str(table[key]) for key in keys if key in table), "")
 
 
-def cure_for(needs: tuple[str, ...], found: Measurement, target: Target) -> str:
-    """Return what would give a measurement its value; empty where the inputs of its metric do not tell.
+def cure_of_measurement(needs: tuple[str, ...], found: Measurement, target: Target) -> str:
+    """Return the cure of a missing measurement, from the inputs of its metric; "" if they have none.
 
-    Of a load, only what is plainly the signal's own: that no request came is not.
+    A metric that also needs samples has a cure only for reasons that are the input's own: a load without a
+    request is not cured by a grant.
     """
-    reasons = _OF_THE_INPUT if "samples" in needs else _OF_A_LOOK
-    inputs = [one for written in needs for one in alternatives(written) if one.kind in _LOOKED_AT]
+    reasons = _INPUT_REASONS if "samples" in needs else _UNLOADED_REASONS
+    inputs = [one for need in needs for one in alternatives(need) if one.kind in _CURABLE_KINDS]
     if found.reason not in reasons or not inputs:
         return ""
     if found.reason is Reason.TOOL_MISSING and found.detail.endswith("is not installed"):
-        return tool_cure(found.detail.partition(" ")[0])
+        return install_hint(found.detail.partition(" ")[0])
     first, source = inputs[0], ""
     node = next((one for one in target.nodes if one.name == target.node_of(found.entity)), None)
     if node is not None and first.kind == "card":
         source = card_kind_of(node, plan_of(target))
     name = first.name if len(inputs) == 1 else ""
-    return cure_of(first.kind, name, found.reason, source=source, detail=found.detail)
+    return cure_of_input(first.kind, name, found.reason, source=source, detail=found.detail)
 
 
-def tool_cure(name: str) -> str:
-    """Return how a program is had: as the catalogue of probes says, or our own table."""
+def install_hint(name: str) -> str:
+    """Return how to install a program: from the cures table, else from the catalogue of tools."""
     known = {tool.program or tool.name: tool.install for tool in tools().values()}
-    known |= {program: tools()[tool].install for program, tool in _PROGRAMS.items()}
+    known |= {program: tools()[tool].install for program, tool in _TOOL_OF_PROGRAM.items()}
     own = _cures()["tool"]
     named = own.get(name) or known.get(name)
     return str(named or f"install {name}, or put it on the PATH of the user who is asked")

@@ -1,4 +1,4 @@
-"""Diagnoses of a text and of symptoms: known failures, XIDs and kernel events, each with its next step."""
+"""Lookup of known failures by text and by symptom: signatures, XIDs and kernel events."""
 
 from __future__ import annotations
 
@@ -23,21 +23,25 @@ from rackgate.telemetry.kernel.xid import xid_class
 def diagnose(text: str, *, symptoms: Iterable[Symptom] = (), limit: int = 8) -> tuple[Diagnosis, ...]:
     """Return the diagnoses of a text and of symptoms: causes first, then the innermost layer first.
 
-    A symptom that neither a signature nor the tables of XIDs and kernel events know gives none.
+    A symptom without a signature, XID or kernel event has no diagnosis.
     """
     return tuple(ranked((*_by_key(symptoms), *failures_in(text)))[:limit])
 
 
 def _by_key(symptoms: Iterable[Symptom]) -> Iterator[Diagnosis]:
     for symptom in symptoms:
-        for key in _single(symptom.key):
-            known = _keys().get(key) or _keys().get(key.split(":")[0]) or _from_the_tables(key)
+        for key in _single_keys(symptom.key):
+            known = (
+                _signatures_by_key().get(key)
+                or _signatures_by_key().get(key.split(":")[0])
+                or _from_code_table(key)
+            )
             if known is not None:
                 yield Diagnosis(signature=known, seen=shortened(symptom.seen), details={})
 
 
-def _single(key: str) -> tuple[str, ...]:
-    """Return the key of each bit of a mask of clock events, hardware's before software's; else the key."""
+def _single_keys(key: str) -> tuple[str, ...]:
+    """Return the key; of a mask of clock events one key for each bit, hardware before software."""
     kind, _, code = key.partition(":")
     if kind != "clock":
         return (key,)
@@ -45,12 +49,12 @@ def _single(key: str) -> tuple[str, ...]:
 
 
 @cache
-def _keys() -> Mapping[str, Signature]:
+def _signatures_by_key() -> Mapping[str, Signature]:
     return {key: known for known in signatures() for key in known.keys}
 
 
-def _from_the_tables(key: str) -> Signature | None:
-    """Return what the tables of XIDs and of kernel events say of a code that no signature is about."""
+def _from_code_table(key: str) -> Signature | None:
+    """Return a signature made of the table of XIDs or kernel events, for a code without one."""
     kind, _, code = key.partition(":")
     number = code.split(":")[0]
     if kind == "kernel" and code in KINDS:

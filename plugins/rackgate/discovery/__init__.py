@@ -1,1 +1,1 @@
-"""What is on this machine: cards, driver, engines that listen, exporters, containers. Nothing is changed."""
+"""Inspection of this machine without a change to it, and the first target file made from it."""

@@ -1,4 +1,4 @@
-"""What was found on a machine, and of what was looked for in vain: why."""
+"""The nouns of an inspected machine: cards, services, containers and triage steps."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rackgate.hosts.facts.fact import Fact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCard:
-    """One accelerator as the driver names it; a text that it does not tell is empty.
+    """An accelerator as the driver names it; a text that the driver does not give is empty.
 
-    `links` says in words what connects it, such as `PCIe 5 x16, 18 NVLinks up`.
+    `links` describes its connections, such as `PCIe 5 x16, 18 NVLinks up`.
     """
 
     index: int
@@ -24,10 +24,10 @@ class FoundCard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundCards:
-    """The cards, and who told: `nvml`, `nvidia-smi`, `exporter`, or empty with `why` nobody did.
+class CardInventory:
+    """The cards and their source: `nvml`, `nvidia-smi`, `exporter`, or "" with `why` there is none.
 
-    `lost` names cards that the driver counts and gives no access to.
+    `lost` describes the cards that the driver counts but gives no access to.
     """
 
     cards: tuple[FoundCard, ...] = ()
@@ -40,11 +40,11 @@ class FoundCards:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Something that listens on this machine and was recognised.
+    """A recognised server that listens on this machine.
 
-    `kind` is `engine`, `exporter`, `prometheus` or `locked` (it wants a key before it tells what it is).
-    `owner` is the command of its process where it may be seen, `visible` the cards that its environment
-    gives it (None where it does not say).
+    `kind` is `engine`, `exporter`, `prometheus` or `locked` (it wants a key before it lists models).
+    `owner` is the command of its process where this user may read it, `visible` the cards in the environment
+    of the process (None where it names none).
     """
 
     kind: str
@@ -58,8 +58,8 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
-    """A running container: its name, image and the ports of this machine that lead to it."""
+class Container:
+    """A running container with the ports of this machine that are published to it."""
 
     name: str
     image: str
@@ -67,8 +67,8 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One step of the field's triage. `ok` is None where it could not be looked at."""
+class TriageStep:
+    """One step of the triage of a machine without cards. `ok` is None where it could not be inspected."""
 
     name: str
     ok: bool | None
@@ -78,18 +78,18 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """This machine. `triage` is in the field's order: device, kernel module, driver, CUDA, containers.
+    """This machine. `triage` goes in the order device, kernel module, driver, CUDA, containers.
 
-    `notes` say what could not be looked at, and why. `busy` are the processes on each card, by its index,
-    `parents` the parent of each process of this machine, `versions` what a target may pin, `hung` the facts
-    that are None because the driver's tool did not end in its time.
+    `notes` are the reasons for what could not be inspected. `busy` holds the processes on each card by its
+    index, `parents` the parent of each process, `versions` the versions that a target may pin, and `hung` the
+    facts that are missing because the driver's tool did not end in time.
     """
 
     host: str
-    found: FoundCards
+    inventory: CardInventory
     services: tuple[Service, ...] = ()
-    boxes: tuple[Box, ...] = ()
-    triage: tuple[Step, ...] = ()
+    containers: tuple[Container, ...] = ()
+    triage: tuple[TriageStep, ...] = ()
     notes: tuple[str, ...] = ()
     busy: Mapping[int, frozenset[int]] = field(default_factory=dict)
     parents: Mapping[int, int] = field(default_factory=dict)
@@ -98,4 +98,4 @@ class Machine:
 
     def of_kind(self, kind: str) -> tuple[Service, ...]:
         """Return the services of one kind, in the order of their ports."""
-        return tuple(one for one in self.services if one.kind == kind)
+        return tuple(service for service in self.services if service.kind == kind)

@@ -1,4 +1,4 @@
-"""Which ports of this machine are listened on, and by whom."""
+"""Listening ports of this machine and the processes behind them, from `/proc`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LISTEN = "0A"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """One listening socket. `host` is where this machine reaches it, `inode` names the socket."""
+    """A listening socket. This machine reaches it at `host`; `inode` identifies it."""
 
     host: str
     port: int
@@ -23,7 +23,7 @@ class Listener:
 class Owner:
     """The process behind a socket: its command without options.
 
-    `visible` are the cards that its environment lets it see, None if it does not say.
+    `visible` holds the cards in its environment, None if the environment names none.
     """
 
     pid: int
@@ -42,13 +42,13 @@ def listeners(*tables: str) -> tuple[Listener, ...]:
             address, _, port = columns[1].partition(":")
             host = _host(address)
             if host is not None and re.fullmatch(r"[0-9A-F]{4}", port):
-                one = Listener(host=host, port=int(port, 16), inode=int(columns[9]))
-                found.setdefault(one.port, one)
-    return tuple(sorted(found.values(), key=lambda one: one.port))
+                listener = Listener(host=host, port=int(port, 16), inode=int(columns[9]))
+                found.setdefault(listener.port, listener)
+    return tuple(sorted(found.values(), key=lambda listener: listener.port))
 
 
 def _host(text: str) -> str | None:
-    """Return the address of a table's column: words of four bytes, each in the machine's own order."""
+    """Return the address in a column of the table: 32-bit words in the machine's byte order."""
     try:
         raw = bytes.fromhex(text)
     except ValueError:
@@ -66,12 +66,12 @@ def _host(text: str) -> str | None:
 
 
 def owners(inodes: set[int], proc: Path = Path("/proc")) -> dict[int, Owner]:
-    """Return who holds each socket, of the processes that this user may look into."""
+    """Return the owner of each socket, of the processes that this user may read."""
     found: dict[int, Owner] = {}
     for folder in proc.glob("[0-9]*"):
         try:
             links = [path.readlink().name for path in (folder / "fd").iterdir()]
-        except OSError:  # another user's, or it has just ended
+        except OSError:  # the process of another user, or it has just ended
             continue
         held = {int(link[8:-1]) for link in links if re.fullmatch(r"socket:\[\d+\]", link)}
         for inode in held & inodes:
@@ -93,8 +93,8 @@ def parents(proc: Path = Path("/proc")) -> dict[int, int]:
 
 
 def _owner(folder: Path) -> Owner:
-    command = " ".join(_program(_parts(folder / "cmdline")))[:120]
-    settings = dict(part.partition("=")[::2] for part in _parts(folder / "environ"))
+    command = " ".join(_program(_null_separated(folder / "cmdline")))[:120]
+    settings = dict(part.partition("=")[::2] for part in _null_separated(folder / "environ"))
     given = settings.get("CUDA_VISIBLE_DEVICES") or settings.get("NVIDIA_VISIBLE_DEVICES")
     visible = None
     if given and given not in ("all", "none", "void"):
@@ -103,15 +103,15 @@ def _owner(folder: Path) -> Owner:
 
 
 def _program(words: list[str]) -> list[str]:
-    """Return the words before the first option, but for `-m`: what follows may be a key."""
+    """Return the words before the first option other than `-m`: an option may hold a key."""
     end = next(
-        (place for place, word in enumerate(words) if not word or (word.startswith("-") and word != "-m")),
+        (index for index, word in enumerate(words) if not word or (word.startswith("-") and word != "-m")),
         len(words),
     )
     return words[:end]
 
 
-def _parts(path: Path) -> list[str]:
+def _null_separated(path: Path) -> list[str]:
     try:
         return path.read_bytes().decode("utf-8", "replace").split("\0")
     except OSError:

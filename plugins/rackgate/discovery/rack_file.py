@@ -1,4 +1,4 @@
-"""A first `rack.toml` of what was found, each key explained, and what was not found said with its reason."""
+"""The first `rack.toml` of an inspected machine: each key explained, and the reason for what is missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from rackgate.discovery.assignment import assigned_cards
+from rackgate.discovery.card_assignment import cards_by_engine
 from rackgate.discovery.machine import FoundCard, Machine, Service
 
 _WHERE = {
@@ -17,16 +17,16 @@ _WHERE = {
 
 
 def rack_text(machine: Machine) -> str:
-    """Return the whole file; `rackgate.config.target_file` reads it without a problem."""
+    """Return the text of a target file that `rackgate.config.target_file` reads without a problem."""
     engines = machine.of_kind("engine")
-    cards = assigned_cards(engines, machine.found.cards, machine.busy, machine.parents)
+    cards = cards_by_engine(engines, machine.inventory.cards, machine.busy, machine.parents)
     parts = [
         _head(machine),
         _about(machine, engines),
         _node(machine),
-        *(_card(card) for card in machine.found.cards),
+        *(_card(card) for card in machine.inventory.cards),
         *(_engine(engine, machine, cards.get(engine.port, ())) for engine in engines),
-        _no_engine(machine) if not engines else "",
+        _no_engine() if not engines else "",
         *(_locked(service) for service in machine.of_kind("locked")),
         _rest(machine, engines),
     ]
@@ -38,8 +38,8 @@ def _head(machine: Machine) -> str:
         f"What `rackgate init` found on {machine.host}. Facts only: bounds stand in the acceptance file.",
         "Check it, then ask what would run and what would stay UNKNOWN: rackgate doctor FILE",
     ]
-    if not machine.found.cards:
-        lines += ["", f"No accelerator was found: {machine.found.why or 'nobody names one'}"]
+    if not machine.inventory.cards:
+        lines += ["", f"No accelerator was found: {machine.inventory.why or 'nobody names one'}"]
         lines += [f"  {step.name}: {step.text}. {step.next_step}" for step in machine.triage if not step.ok]
     return _comment(lines)
 
@@ -61,7 +61,7 @@ def _about(machine: Machine, engines: tuple[Service, ...]) -> str:
 
 
 def _node(machine: Machine) -> str:
-    found, exporters = machine.found, machine.of_kind("exporter")
+    found, exporters = machine.inventory, machine.of_kind("exporter")
     lines = ["[[node]]", f"name = {_quoted(machine.host)}"]
     if not found.cards:
         lines.append(
@@ -77,7 +77,7 @@ def _node(machine: Machine) -> str:
     if found.source in _WHERE:
         lines.append(f"cards = {_quoted(found.source)}  # {_WHERE[found.source]}")
     lines.append("# sudo = true   # try `sudo -n` where a command is refused")
-    lines += [_words(f"# {note}") for note in machine.notes]
+    lines += [_one_line(f"# {note}") for note in machine.notes]
     lines += _expected(machine)
     lines += [
         "",
@@ -91,31 +91,31 @@ def _node(machine: Machine) -> str:
 
 
 def _expected(machine: Machine) -> list[str]:
-    """Return what the machine has now as what it may be held to, for a person to agree to."""
+    """Return the versions of this machine as a commented table: a person decides what is expected."""
     if not machine.versions:
         return []
     return [
         "",
         "# What it has now; of what stands here without the # it is asked whether it still has it.",
         "# [node.expect]",
-        *(_words(f"# {pin} = {_quoted(value)}") for pin, value in machine.versions.items()),
+        *(_one_line(f"# {pin} = {_quoted(value)}") for pin, value in machine.versions.items()),
         '# processes = ["VLLM::*", "python3"]  # programs that may hold a card',
     ]
 
 
 def _card(card: FoundCard) -> str:
-    lines = [f"[[node.card]]{_words(f'  # {card.links}') if card.links else ''}", f"index = {card.index}"]
-    told = {"uuid": card.uuid, "serial": card.serial, "pci": card.pci, "sku": card.name}
-    lines += [f"{name} = {_quoted(value)}" for name, value in told.items() if value]
-    silent = [name for name, value in told.items() if not value]
+    lines = [f"[[node.card]]{_one_line(f'  # {card.links}') if card.links else ''}", f"index = {card.index}"]
+    texts = {"uuid": card.uuid, "serial": card.serial, "pci": card.pci, "sku": card.name}
+    lines += [f"{name} = {_quoted(value)}" for name, value in texts.items() if value]
+    silent = [name for name, value in texts.items() if not value]
     lines += [f"# not told here: {', '.join(silent)}"] if silent else []
     return _block(lines)
 
 
 def _engine(engine: Service, machine: Machine, cards: tuple[int, ...]) -> str:
-    box = next((one for one in machine.boxes if engine.port in one.ports), None)
-    who = f"container {box.name}, image {box.image}" if box else engine.owner
-    lines = [_words(f"# {who}")] if who else []
+    container = next((one for one in machine.containers if engine.port in one.ports), None)
+    who = f"container {container.name}, image {container.image}" if container else engine.owner
+    lines = [_one_line(f"# {who}")] if who else []
     lines += [
         "[[engine]]",
         f"name = {_quoted(f'engine-{engine.port}')}",
@@ -127,8 +127,8 @@ def _engine(engine: Service, machine: Machine, cards: tuple[int, ...]) -> str:
     if engine.models[0] != _usual_model(machine.of_kind("engine")):
         lines.append(f"model = {_quoted(engine.models[0])}")
     if len(engine.models) > 1:
-        lines.append(_words(f"# it serves also: {', '.join(engine.models[1:8])}"))
-    if not machine.found.cards and not _has_device(machine):
+        lines.append(_one_line(f"# it serves also: {', '.join(engine.models[1:8])}"))
+    if not machine.inventory.cards and not _has_device(machine):
         lines.append('pool = "cpu"  # no accelerator was found here')
     elif cards:
         names = ", ".join(_quoted(f"{machine.host}/gpu{index}") for index in cards)
@@ -140,8 +140,7 @@ def _engine(engine: Service, machine: Machine, cards: tuple[int, ...]) -> str:
     return _block(lines)
 
 
-def _no_engine(machine: Machine) -> str:
-    del machine
+def _no_engine() -> str:
     return _comment(
         [
             "No engine listens here: preflight looks at the machine alone, later stages have nothing to ask.",
@@ -183,11 +182,11 @@ def _rest(machine: Machine, engines: tuple[Service, ...]) -> str:
             f'prometheus = "{server.url}"',
             "",
         ]
-    if machine.boxes:
+    if machine.containers:
         lines.append("Containers that run here:")
         lines += [
             f"  {one.name}  {one.image}  {', '.join(f'port {port}' for port in one.ports)}".rstrip()
-            for one in machine.boxes
+            for one in machine.containers
         ]
     return _comment(lines)
 
@@ -206,16 +205,16 @@ def _block(lines: Iterable[str]) -> str:
 
 
 def _comment(lines: Iterable[str]) -> str:
-    listed = [_words(f"# {line}".rstrip()) for line in lines]
+    listed = [_one_line(f"# {line}".rstrip()) for line in lines]
     return _block(listed) if listed else ""
 
 
-def _words(text: str) -> str:
-    """Return a text as one line that a comment may hold."""
+def _one_line(text: str) -> str:
+    """Return a text without control characters, as one line of a comment."""
     return re.sub(r"[\x00-\x08\x0a-\x1f\x7f]+", " ", text)
 
 
 def _quoted(text: str) -> str:
-    """Return a TOML string; JSON's escapes are TOML's, but for DEL."""
+    """Return a TOML string: TOML has the escapes of JSON, except for DEL."""
     whole = text.encode("utf-8", "replace").decode()
     return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")

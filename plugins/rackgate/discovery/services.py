@@ -1,4 +1,4 @@
-"""What listens on this machine and answers like an engine, an exporter or a Prometheus."""
+"""Services that listen on this machine: engines, dcgm-exporters and Prometheus servers."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ _EXPORTER_MARK = "DCGM_FI_"
 
 
 def find_services(runner: Runner) -> tuple[Service, ...]:
-    """Return what is recognised on the ports of this machine, in the order of ports; only GETs are sent.
+    """Return the recognised services of this machine in the order of their ports.
 
-    But for one: Triton lists its models at a POST.
+    A port gets only GETs, and one POST: Triton lists its models at a POST.
     """
     import httpx
 
     tables = runner.read(("/proc/net/tcp", "/proc/net/tcp6"), _ANSWER_S)
-    open_ports = [one for one in listeners(*(ran.text for ran in tables.values())) if _worth(one.port)]
+    found = listeners(*(ran.text for ran in tables.values()))
+    open_ports = [listener for listener in found if listener.port not in _NEVER_HTTP]
     if not open_ports:
         return ()
     limits = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
     plain = httpx.Client(timeout=limits, trust_env=False, verify=False)  # noqa: S501 - http only
     with plain as client, ThreadPoolExecutor(32) as pool:
-        found = pool.map(lambda one: _recognised(client, one), open_ports[:_MOST_PORTS])
-        services = {one.inode: service for one, service in zip(open_ports, found, strict=False) if service}
+        answers = pool.map(lambda listener: _recognised(client, listener), open_ports[:_MOST_PORTS])
+        pairs = zip(open_ports, answers, strict=False)
+        services = {listener.inode: service for listener, service in pairs if service}
     held = owners(set(services))
     return tuple(_with_owner(service, held.get(inode)) for inode, service in services.items())
 
@@ -48,17 +50,13 @@ def _with_owner(service: Service, owner: Owner | None) -> Service:
     return replace(service, owner=owner.command, pid=owner.pid, visible=owner.visible)
 
 
-def _worth(port: int) -> bool:
-    return port not in _NEVER_HTTP
-
-
 def _recognised(client: httpx.Client, listener: Listener) -> Service | None:
-    """Ask for what only one of them answers, in turn; None for what is no HTTP or nothing ours."""
+    """Return the service that a port answers like; None without HTTP or for another server."""
     import httpx
 
     url = f"http://{listener.host}:{listener.port}"
     try:
-        return _engine_at(client, url, listener.port) or _watcher_at(client, url, listener.port)
+        return _engine_at(client, url, listener.port) or _telemetry_at(client, url, listener.port)
     except (httpx.HTTPError, ValueError):
         return None
 
@@ -73,7 +71,7 @@ def _engine_at(client: httpx.Client, url: str, port: int) -> Service | None:
     return Service(kind="engine", port=port, url=url, models=models, protocol=protocol) if models else None
 
 
-def _watcher_at(client: httpx.Client, url: str, port: int) -> Service | None:
+def _telemetry_at(client: httpx.Client, url: str, port: int) -> Service | None:
     page = client.get(f"{url}/metrics")
     if page.status_code == 200 and _EXPORTER_MARK in page.text:
         return Service(kind="exporter", port=port, url=f"{url}/metrics")
@@ -86,7 +84,7 @@ def _watcher_at(client: httpx.Client, url: str, port: int) -> Service | None:
 def listed_models(
     url: str, headers: Mapping[str, str], protocol: str, limit_s: float, route: Route = DIRECT
 ) -> tuple[str, ...]:
-    """Return the models that an engine lists; empty if it tells none. Raises httpx.HTTPError."""
+    """Return the models that an engine lists; empty if it lists none. Raises `httpx.HTTPError`."""
     from rackgate.engines.client import http_client
     from rackgate.engines.protocols.protocol import protocol_named
 
@@ -113,7 +111,7 @@ def _triton_models(answer: httpx.Response) -> tuple[str, ...]:
 def _named(entries: object, key: str) -> tuple[str, ...]:
     if not isinstance(entries, list):
         return ()
-    return tuple(str(one[key]) for one in entries if isinstance(one, dict) and one.get(key))
+    return tuple(str(entry[key]) for entry in entries if isinstance(entry, dict) and entry.get(key))
 
 
 def _json(answer: httpx.Response) -> object:

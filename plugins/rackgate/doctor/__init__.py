@@ -1,1 +1,1 @@
-"""Before a run of hours: which checks will run, which will be UNKNOWN and why, and what would cure it."""
+"""Readiness forecast before a run: which checks will run, which will be UNKNOWN, why, and the cure."""

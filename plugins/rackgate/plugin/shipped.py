@@ -10,6 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rackgate.discovery.machine import Machine
     from rackgate.nouns.target import Target
 
 
@@ -19,6 +20,7 @@ class Shipped:
     @pytest.hookimpl(trylast=True)
     def pytest_rack_target(self, config: pytest.Config) -> Target | None:
         """Read `--rack-target`: the simulated rack, this machine, a URL, or a file."""
+        from rackgate.discovery.target_source import read_target
         from rackgate.plugin.startup import OPTIONS, REGISTRY, simulated_settings
 
         options = config.stash[OPTIONS]
@@ -26,13 +28,14 @@ class Shipped:
             from rackgate.simulator.settings import simulated_target
 
             return simulated_target(simulated_settings(options))
-        if options.target == "local":
-            return _this_machine(config, options.host_root)
-        if options.target.startswith(("http://", "https://")):
-            return _endpoint(options.target, options.model)
-        from rackgate.config.target_file import load_target
-
-        return load_target(Path(options.target), config.stash[REGISTRY].check_settings)
+        return read_target(
+            options.target,
+            options.model,
+            config.stash[REGISTRY].check_settings,
+            option="--rack-target=",
+            model_option="--rack-model",
+            inspect=lambda: _this_machine(config, options.host_root),
+        )
 
     def pytest_rack_engines(self, register: Callable[..., None]) -> None:
         """Register the shipped launchers."""
@@ -53,28 +56,14 @@ class Shipped:
         register("kill", KillEngine)
 
 
-def _this_machine(config: pytest.Config, host_root: str) -> Target:
-    """Look as patiently as preflight does: what hangs now is not waited for again."""
-    from rackgate.discovery.local import local_target
-    from rackgate.discovery.look import look_at_this_machine
+def _this_machine(config: pytest.Config, host_root: str) -> Machine:
+    """Inspect this machine as patiently as preflight does, which skips the facts that hung here."""
+    from rackgate.discovery.inspection import inspect_machine
     from rackgate.hosts.runner import RootRunner
     from rackgate.plugin.startup import HUNG
     from rackgate.preflight.hosts import HOST_DEADLINE_S
 
     stand_in = RootRunner(Path(host_root)) if host_root else None
-    machine = look_at_this_machine(stand_in, deadline_s=HOST_DEADLINE_S)
-    target = local_target(machine)
-    config.stash[HUNG] = {node.name: machine.hung for node in target.nodes}
-    return target
-
-
-def _endpoint(url: str, model: str) -> Target:
-    from rackgate.config.problems import ConfigError
-    from rackgate.config.target_file import endpoint_target
-
-    if not model:
-        raise ConfigError([f"--rack-target={url}: --rack-model is needed: a result belongs to a model"])
-    try:
-        return endpoint_target(url, model, source=url)
-    except ValueError as error:
-        raise ConfigError([f"--rack-target={url}: {error}"]) from error
+    machine = inspect_machine(stand_in, deadline_s=HOST_DEADLINE_S)
+    config.stash[HUNG] = {machine.host: machine.hung}
+    return machine

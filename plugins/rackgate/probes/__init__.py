@@ -1,1 +1,1 @@
-"""Other people's programs: asked on the chosen nodes, their output read strictly, their values measured."""
+"""Probes: programs of others that run on nodes, their output read strictly, their values measured."""

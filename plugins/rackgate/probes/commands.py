@@ -1,4 +1,4 @@
-"""How a probe's command becomes what is run: placeholders, its result file, container, srun."""
+"""Command lines of probes: placeholders, result file, container and srun."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _DEVICES = {
     "amd": ("--device", "/dev/kfd", "--device", "/dev/dri", "--group-add", "video"),
 }
 _TO_STDOUT = 'd=$(mktemp -d) || exit 1; f="$d/result"; { %s ; } >&2; s=$?; cat "$f"; rm -rf "$d"; exit $s'
-_LONG = 120
+_MOST_CHARACTERS = 120
 
 
 def filled(words: tuple[str, ...], places: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words of a command with `{node}`, `{peer}`, `{nodes}`, `{cards}` filled in, nothing else."""
+    """Return the words of a command with `{node}`, `{peer}`, `{nodes}` and `{cards}` filled in."""
     found = []
     for word in words:
         text = word
@@ -31,7 +31,7 @@ def filled(words: tuple[str, ...], places: Mapping[str, str]) -> tuple[str, ...]
 def command_of(
     probe: Probe, words: tuple[str, ...], node: str, cards: tuple[Card, ...], *, peer: bool = False
 ) -> Command:
-    """Return what is run for a node; a result that is written to a file comes back as the output."""
+    """Return the command of a node; a result in a file is printed as its output."""
     inner = words
     if any("{output}" in word for word in words):
         line = " ".join(shlex.quote(word).replace("{output}", "'\"$f\"'") for word in words)
@@ -51,7 +51,7 @@ def command_of(
 
 
 def _container(probe: Probe, vendor: str) -> tuple[str, ...]:
-    # The client's death leaves a container running: what ends it at the deadline stands inside.
+    # A container outlives its killed client: `timeout` inside the container ends it at the deadline.
     return (
         *("docker", "run", "--rm", "--init", "--network", "host", "--ipc", "host"),
         *_DEVICES.get(vendor, ()),
@@ -61,7 +61,8 @@ def _container(probe: Probe, vendor: str) -> tuple[str, ...]:
 
 
 def shown_command(command: Command) -> str:
-    """Return the command as people read it; a program that is given as one word is cut."""
+    """Return the command line for people; a long word, such as a script, is cut."""
     return shlex.join(
-        word if len(word) <= _LONG else f"{word[:_LONG].splitlines()[0]}..." for word in command.argv
+        word if len(word) <= _MOST_CHARACTERS else f"{word[:_MOST_CHARACTERS].splitlines()[0]}..."
+        for word in command.argv
     )

@@ -1,4 +1,4 @@
-"""A probe: a program of others, where it is asked, and what its output says of which entity."""
+"""The nouns of probes: the probe, the node it runs on, its values, and the answer of a node."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PLACES = ("host", "container", "srun", "here")
 
 
 class BadOutput(Exception):
-    """The output is not what the tool is known to print; the text says what was seen."""
+    """The output has another shape than the tool's known one; the text shows the output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """One value of an output. `entity` is `gpuINDEX` or `node`, seen from the node that was asked.
+    """One value of an output. `entity` is `gpuINDEX` or `node`, as the probed node names it.
 
-    Without a value, `reason` and `detail` say why; `count` is the number of things behind a value.
+    Without a value, `reason` and `detail` say why; `count` is the number of samples behind a value.
     """
 
     name: str
@@ -36,15 +36,15 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a parser may know of the node that was asked.
+class ProbedNode:
+    """The node that a probe runs on, as parsers see it.
 
-    `cards` are the names of all its declared cards by index, also of those that this run leaves out;
-    `serials` maps serial numbers to indices; `expects` names tests that must have run, `may_skip` such
-    that need not. `ranks` is how many cards must have taken part, those of other nodes among them.
+    `cards` are the names of all declared cards by index, also of cards that this run leaves out; `serials`
+    maps serial numbers to indices. `expects` names tests that must have run, `may_skip` tests that need not.
+    `ranks` is the number of cards that must take part, with those of other nodes.
     """
 
-    node: str
+    name: str
     cards: Mapping[int, str] = field(default_factory=dict)
     serials: Mapping[str, int] = field(default_factory=dict)
     expects: tuple[str, ...] = ()
@@ -52,11 +52,11 @@ class Asked:
     ranks: int = 0
 
     def index_of(self, index: int, serial: str = "") -> int:
-        """Return the declared index of a device that a tool numbers `index`; its serial counts more."""
+        """Return the declared index of a device; its serial decides before the tool's own `index`."""
         return self.serials.get(serial, index)
 
     def same_cards(self, seen: int, who: str) -> None:
-        """Raise `BadOutput` unless a tool saw as many devices as are declared: else none is told apart."""
+        """Raise `BadOutput` unless a tool saw as many devices as are declared: they match by position."""
         if self.cards and seen != len(self.cards):
             raise BadOutput(f"{who} lists {seen} devices, the target declares {len(self.cards)}")
 
@@ -65,15 +65,16 @@ class Asked:
 class Probe:
     """`[probe.NAME]` of the acceptance file.
 
-    `values` maps names to units; each is a metric `probe.NAME.VALUE` of `scope`. `tool` names who reads
-    the output. Either `command` is run, or `result` names a file made elsewhere (`{node}` is filled in).
-    `idle_cards` says that the command wants the cards for itself; `file_output` that it writes its result
-    to the file `{output}`; `status_tells` that a bad exit status is part of the result. `peer_command` is
-    started on the next node first. `shares` maps a value to the one of whose median over all that were
-    asked it is the share, `peer_shares` to the one of whose best on its node it is. `nodes` is how many
-    nodes take part, the one that is asked and those that follow it; `skus` are the only cards that it is
-    about, if any are named. `least_cards` is how many cards a node needs for a value; `program` is what must
-    be on the PATH, where that is not the command's first word; `layer` is where a bad value lives.
+    `values` maps names to units; each is a metric `probe.NAME.VALUE` of `scope`. `tool` names the parser of
+    the output. Either `command` runs, or `result` names a file made elsewhere (`{node}` is filled in).
+    `peer_command` starts first, on the next node. `nodes` is the number of nodes that take part: the probed
+    node and those after it. `skus` limits the probe to these cards.
+
+    `idle_cards`: the command needs idle cards. `file_output`: it writes its result to the file `{output}`.
+    `status_tells`: a bad exit status is part of the result. `shares` maps a value to the value whose median
+    over all entities is its denominator, `peer_shares` to the value whose best on the node is. `least_cards`
+    is the number of cards that a node needs for a value. `program` must be on the PATH, by default the
+    command's first word. `layer` is the layer of a bad value.
     """
 
     name: str
@@ -108,20 +109,20 @@ class Probe:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """What its metrics are made from, in the words of `rackgate.metrics.inputs`."""
+        """The inputs of its metrics, as `rackgate.metrics.inputs` writes them."""
         if not self.needs_host or not self.command:
             return ()
         return ("docker",) if self.where == "container" else (f"tool:{self.program or self.command[0]}",)
 
     @property
     def needs_host(self) -> bool:
-        """Whether the target must give a way into the node's host."""
+        """Whether it needs a way into the node's host."""
         return not self.result and self.where in ("host", "container")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came of asking one node (`rack` for a probe that runs once): values, or why there are none."""
+    """The answer of one node (`rack` for a probe that runs once): values, or the reason for none."""
 
     node: str
     command: str
@@ -138,7 +139,7 @@ class Answer:
 
     @property
     def answered(self) -> bool:
-        """Whether the program said anything that could be read."""
+        """Whether the output could be read."""
         return self.reason is None
 
 
@@ -148,5 +149,5 @@ def metric_of(probe: str, value: str) -> str:
 
 
 def probe_of(metric: str) -> str:
-    """Return the probe's name of a metric's; empty for a metric that is no probe's."""
+    """Return the name of the probe of a metric; "" for the metric of no probe."""
     return metric.split(".")[1] if metric.startswith(PREFIX) and metric.count(".") == 2 else ""

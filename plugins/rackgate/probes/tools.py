@@ -1,4 +1,4 @@
-"""The catalogue of tools: data in `tools.toml`, a reader in `parsers/`."""
+"""Catalogue of tools: the data is in `tools.toml`, the parsers are in `parsers/`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rackgate.nouns.slo import Scope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A program whose output is understood; its values are units and definitions by name."""
+    """A program with a known output; `units` and `definitions` of its values by name."""
 
     name: str
     title: str
@@ -57,5 +57,5 @@ def _tool(name: str, table: dict[str, Any]) -> Tool:
 
 @functools.cache
 def compute_script() -> str:
-    """Return the program of the tool `compute`, as it is given to `python3 -c`."""
+    """Return the program of the tool `compute`, for `python3 -c`."""
     return files(__package__).joinpath("compute.py").read_text(encoding="utf-8")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rackgate.diagnosis.chain import Chain, chain_of
-from rackgate.diagnosis.context import with_what_else
-from rackgate.diagnosis.cures import cure_for
+from rackgate.diagnosis.context import with_context
+from rackgate.diagnosis.cures import cure_of_measurement
 from rackgate.judging.judge import judge
 from rackgate.judging.ledger import Ledger
 from rackgate.judging.message import gated_message, hint_of, number, verdict_message
@@ -56,10 +56,10 @@ class Judging:
         found = measure(self._metrics, check.slo, check.entity, observation)
         if found.value is None and not found.hint and check.slo.metric in self._metrics:
             needs = self._metrics[check.slo.metric].needs
-            return replace(found, hint=cure_for(needs, found, observation.target))
+            return replace(found, hint=cure_of_measurement(needs, found, observation.target))
         if found.value is None or judge(check, found).verdict is Verdict.PASS:
             return found
-        return with_what_else(check, found, observation)
+        return with_context(check, found, observation)
 
     def judge(self, check: Check, measurement: Measurement) -> tuple[Judgement, str]:
         """Judge a measurement, record the verdict, close gates; return the judgement and its message.

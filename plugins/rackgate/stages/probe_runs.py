@@ -8,9 +8,9 @@ from collections import defaultdict
 
 from rackgate.nouns.measurement import ProbeResults
 from rackgate.nouns.slo import Scope
-from rackgate.probes.asking import ONCE, ask_nodes, busy_cards
-from rackgate.probes.measuring import measurements_of
+from rackgate.probes.measurements import measurements_of
 from rackgate.probes.probe import Answer, Probe, probe_of
+from rackgate.probes.running import ONCE, busy_cards, run_on_nodes
 from rackgate.run.run import Run
 
 _LOG_CHARACTERS = 1 << 20
@@ -28,7 +28,7 @@ def run_probes(run: Run, stage: str, *, engines_up: bool) -> ProbeResults:
         nodes = list(dict.fromkeys(node for _, _, node in wanted))
         shown = f"{', '.join(nodes[:4])}{' ...' if len(nodes) > 4 else ''}"
         run.say(f"{stage}: probe {name} on {shown}, at most {probe.deadline_s:g} s")
-        answers = ask_nodes(
+        answers = run_on_nodes(
             probe,
             run.target,
             nodes,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
-from secrets import randbelow
 from typing import TYPE_CHECKING, Any
 
-from rackgate.cli.load.shape import add_shape, load_of
+from rackgate.cli.load.load_options import add_load_options, load_from_options
 from rackgate.engines.route_options import add_route_options
 
 if TYPE_CHECKING:
-    import argparse
-
-    from rackgate.cli.load.offer import Caller
+    from rackgate.cli.load.load_runner import LoadRunner
     from rackgate.nouns.load import Load
 
 
@@ -29,7 +27,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--protocol", help="default: openai, or the workload's (all of them: docs/loads.md)")
     parser.add_argument("--api-key-env", metavar="NAME", help="environment variable that holds the key")
     add_route_options(parser.add_argument_group("the route to the endpoint"))
-    add_shape(parser.add_argument_group("what is offered"))
+    add_load_options(parser.add_argument_group("what is offered"))
     bounds = parser.add_argument_group("bounds of one request (exit status 1 if the P99 does not keep them)")
     for name in ("ttft", "tpot", "e2e"):
         bounds.add_argument(f"--slo-{name}-ms", type=float, metavar="MS")
@@ -51,22 +49,33 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from rackgate.cli.load.knee import refuse_search, search
-    from rackgate.cli.load.offer import Caller, endpoint_of, fitted, machines_of
+    from secrets import randbelow
+
+    from rackgate.cli.load.knee import check_searchable, search_knee
+    from rackgate.cli.load.load_runner import (
+        LoadRunner,
+        endpoint_from_options,
+        machines_from_options,
+        with_context_of,
+    )
 
     try:
-        endpoint = endpoint_of(options)
+        endpoint = endpoint_from_options(options)
         if options.find_knee:
             options.rate = options.rate if options.rate is not None else 1.0
         options.seed = options.seed if options.seed is not None else randbelow(_SEEDS)
-        load = load_of(options)
+        load = load_from_options(options)
         if options.find_knee:
-            refuse_search(load)
-        machines = machines_of(options)
-        load = fitted(load, endpoint)
+            check_searchable(load)
+        machines = machines_from_options(options)
+        load = with_context_of(load, endpoint)
         with tempfile.TemporaryDirectory(prefix="rackgate-load-") as folder:
-            caller = Caller(endpoint, Path(folder), options.seed, machines)
-            return search(load, caller, options) if options.find_knee else _one(load, caller, options)
+            runner = LoadRunner(endpoint, Path(folder), options.seed, machines)
+            return (
+                search_knee(load, runner, options)
+                if options.find_knee
+                else _offer_once(load, runner, options)
+            )
     except ValueError as error:
         sys.stderr.write("".join(f"rackgate load: {line}\n" for line in str(error).splitlines()))
         return 4
@@ -75,29 +84,29 @@ def _run(options: argparse.Namespace) -> int:
         return 2
 
 
-def _one(load: Load, caller: Caller, options: argparse.Namespace) -> int:
+def _offer_once(load: Load, runner: LoadRunner, options: argparse.Namespace) -> int:
     from rackgate.cli.load import output as load_output
     from rackgate.loadgen.cache_audit import audit_load, audit_of
     from rackgate.loadgen.instrument.sizing import accepted_ms
     from rackgate.metrics.summary import numbers_of
 
-    offered, interrupted = caller.offer(
+    offered, interrupted = runner.offer(
         load, label="command", samples=options.samples, requests=options.requests
     )
     audit = instrument = None
     if options.audit and not interrupted:
-        audited, interrupted = caller.offer(audit_load(load), label="audit")
+        audited, interrupted = runner.offer(audit_load(load), label="audit")
         audit = audit_of(offered, audited)
     if not options.no_selfcheck and not interrupted and offered.reason is None and not options.ray:
-        instrument = caller.instrument(load)
+        instrument = runner.measure_instrument(load)
     limit_ms = accepted_ms([load.ttft_bound_ms] if load.ttft_bound_ms else [])
     numbers = numbers_of(offered, lag_limit_ms=limit_ms, instrument=instrument)
     result = load_output.Result(
-        offered=offered, numbers=numbers, seed=caller.seed, interrupted=interrupted, audit=audit
+        offered=offered, numbers=numbers, seed=runner.seed, interrupted=interrupted, audit=audit
     )
     sys.stdout.write(load_output.as_json(result) if options.json else load_output.as_text(result))
     if interrupted:
         return 2
     if offered.reason is not None:
         return 3
-    return int(result.untrue != "" or any(verdict != "PASS" for verdict, _ in result.kept.values()))
+    return int(result.untrue != "" or any(verdict != "PASS" for verdict, _ in result.verdicts.values()))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import argparse
-
-    from rackgate.cli.load.offer import Caller
-    from rackgate.loadgen import OfferedLoad
-    from rackgate.loadgen.knee import Look, RateProbe
-    from rackgate.nouns.load import Load
-
+from rackgate.cli.load import output as load_output
+from rackgate.cli.load.load_runner import LoadRunner
+from rackgate.loadgen import OfferedLoad
+from rackgate.loadgen.instrument.sizing import accepted_ms
+from rackgate.loadgen.knee import Found, Look, RateProbe, find_knee
+from rackgate.metrics.requests.chosen import good_mask, lateness, unlike_the_engine
+from rackgate.metrics.summary import error_p99
+from rackgate.nouns.load import Load
 
 _REQUESTS = 200
 
 
-def refuse_search(load: Load) -> None:
+def check_searchable(load: Load) -> None:
     """Raise `ValueError` for a load whose rate cannot be searched."""
     if not any((load.ttft_bound_ms, load.tpot_bound_ms, load.e2e_bound_ms)):
         raise ValueError("--find-knee needs --slo-ttft-ms, --slo-tpot-ms or --slo-e2e-ms")
@@ -26,32 +26,26 @@ def refuse_search(load: Load) -> None:
         raise ValueError("--find-knee chooses the rate itself: a trace or a phase has its own")
 
 
-def search(load: Load, caller: Caller, options: argparse.Namespace) -> int:
-    """Search the knee, print its curve and what it came to, and return the exit status.
+def search_knee(load: Load, runner: LoadRunner, options: argparse.Namespace) -> int:
+    """Search the knee, print its curve and the result, and return the exit status.
 
-    Each probe has prompts of its own: the ones of another rate would still be in the engine's caches. One
-    during which the load generator was late is offered once more.
+    Each probe has its own prompts: those of another rate would still be in the engine's caches. A probe is
+    offered once more if the load generator was late.
     """
-    from rackgate.cli.load import output as load_output
-    from rackgate.loadgen.instrument.sizing import accepted_ms
-    from rackgate.loadgen.knee import Found, find_knee
-    from rackgate.metrics.requests.chosen import lateness
-    from rackgate.metrics.summary import error_p99
-
     limit_ms = accepted_ms([load.ttft_bound_ms] if load.ttft_bound_ms else [])
-    told: list[RateProbe] = []
+    probes: list[RateProbe] = []
 
     def offer(rate_per_s: float, look: int) -> Look:
         requests = options.requests or _REQUESTS
         probe = replace(load, rate_per_s=rate_per_s, duration_s=requests / load.turns / rate_per_s)
-        label = f"probe{len(told)}"
-        offered, interrupted = caller.offer(probe, label=label, look=look)
-        if not interrupted and lateness((offered,), limit_ms):  # this says nothing of the rate: once more
-            offered, interrupted = caller.offer(probe, label=f"{label}.again", look=look)
+        label = f"probe{len(probes)}"
+        offered, interrupted = runner.offer(probe, label=label, look=look)
+        if not interrupted and lateness((offered,), limit_ms):  # a late probe shows nothing of the rate
+            offered, interrupted = runner.offer(probe, label=f"{label}.again", look=look)
         return _look_of(offered, limit_ms, interrupted=interrupted)
 
-    def tell(probe: RateProbe) -> None:
-        told.append(probe)
+    def print_probe(probe: RateProbe) -> None:
+        probes.append(probe)
         if not options.json:
             sys.stdout.write(load_output.probe_line(probe))
             sys.stdout.flush()
@@ -63,23 +57,19 @@ def search(load: Load, caller: Caller, options: argparse.Namespace) -> int:
         least_per_s=options.rate / 16,
         share=options.share,
         resolution=options.resolution,
-        on_probe=tell,
+        on_probe=print_probe,
     )
     instrument = None
     if knee.rate_per_s is not None and not options.no_selfcheck and not options.ray:
-        instrument = caller.instrument(replace(load, rate_per_s=knee.rate_per_s))
-    error_ms, by_what = error_p99(instrument)
-    say = load_output.knee_json if options.json else load_output.knee_text
-    sys.stdout.write(say(knee, load, caller.seed, (error_ms, by_what, limit_ms)))
-    exact = error_ms is None or error_ms <= limit_ms
-    return 0 if exact and knee.found in (Found.KNEE, Found.AT_LEAST) else 1
+        instrument = runner.measure_instrument(replace(load, rate_per_s=knee.rate_per_s))
+    error = load_output.TtftError(*error_p99(instrument), limit_ms)
+    render = load_output.knee_json if options.json else load_output.knee_text
+    sys.stdout.write(render(knee, load, runner.seed, error))
+    return 0 if error.accepted and knee.found in (Found.KNEE, Found.AT_LEAST) else 1
 
 
 def _look_of(offered: OfferedLoad, limit_ms: float, *, interrupted: bool) -> Look:
-    """Return what a probe showed; one that was ended, late or answered from a cache shows nothing."""
-    from rackgate.loadgen.knee import Look
-    from rackgate.metrics.requests.chosen import good_mask, unlike_the_engine
-
+    """Return the result of a probe; an interrupted, late or cached one has none."""
     why = "interrupted" if interrupted else offered.detail if offered.reason is not None else ""
     if not why and not offered.counters.reconciles:
         why = "the counters do not reconcile"

@@ -1,32 +1,43 @@
-"""What `rackgate load` prints: numbers with bounds for people, the same as JSON for machines."""
+"""Output of `rackgate load`: numbers with their bounds, as text and as JSON."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from rackgate.judging.judge import judge
+from rackgate.loadgen import OfferedLoad
+from rackgate.loadgen.cache_audit import CacheAudit
+from rackgate.loadgen.knee import Knee, RateProbe
+from rackgate.loadgen.machine_clock import MachineClock
+from rackgate.loadgen.requests.trace import trace_of
+from rackgate.loadgen.results.account import account_of, shared_read_share
+from rackgate.metrics.summary import LoadNumbers
+from rackgate.nouns.load import Load
+from rackgate.nouns.measurement import Measurement
+from rackgate.nouns.slo import Check, Op, Scope, Slo
 
-    from rackgate.loadgen import OfferedLoad
-    from rackgate.loadgen.cache_audit import CacheAudit
-    from rackgate.loadgen.knee import Knee, RateProbe
-    from rackgate.loadgen.machine_clock import MachineClock
-    from rackgate.metrics.summary import LoadNumbers
-    from rackgate.nouns.load import Load
-    from rackgate.nouns.measurement import Measurement
 
+@dataclass(frozen=True, slots=True)
+class TtftError:
+    """The load generator's own error of TTFT: P99 (None: not measured), its source, the accepted limit."""
 
-Kept = dict[str, tuple[str, str]]
-Error = tuple[float | None, str, float]
-"""The load generator's own error (P99, ms; None: not measured), what it was measured by, what is accepted."""
+    p99_ms: float | None
+    source: str
+    limit_ms: float
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it is within the limit, or was not measured."""
+        return self.p99_ms is None or self.p99_ms <= self.limit_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What one call came to. `seed` given again repeats its requests."""
+    """The result of one call; the same `seed` repeats its requests."""
 
     offered: OfferedLoad
     numbers: LoadNumbers
@@ -36,7 +47,7 @@ class Result:
 
     @property
     def untrue(self) -> str:
-        """Why no latency of this call is the endpoint's; empty if they are."""
+        """The reason why the latencies of this call are not the endpoint's; "" if they are."""
         if self.audit is not None and self.audit.answers_cached:
             return "answers come from a cache: they are not the engine's"
         error_ms, limit_ms = self.numbers.error_p99_ms, self.numbers.lag_limit_ms
@@ -45,18 +56,16 @@ class Result:
         return ""
 
     @property
-    def kept(self) -> Kept:
-        """For each bound of one request whether its P99 keeps it: verdict and what was compared."""
-        kept = _kept_bounds(self.offered.load, self.numbers)
+    def verdicts(self) -> dict[str, tuple[str, str]]:
+        """The verdict of the P99 of each bound of a request, and its detail."""
+        verdicts = _bound_verdicts(self.offered.load, self.numbers)
         why = "interrupted" if self.interrupted else self.untrue
-        return dict.fromkeys(kept, ("UNKNOWN", why)) if why else kept
+        return dict.fromkeys(verdicts, ("UNKNOWN", why)) if why else verdicts
 
 
-def _kept_bounds(load: Load, numbers: LoadNumbers) -> Kept:
-    from rackgate.judging.judge import judge
-    from rackgate.nouns.slo import Check, Op, Scope, Slo
+def _bound_verdicts(load: Load, numbers: LoadNumbers) -> dict[str, tuple[str, str]]:
 
-    kept: Kept = {}
+    verdicts: dict[str, tuple[str, str]] = {}
     for name in ("ttft", "tpot", "e2e"):
         bound = getattr(load, f"{name}_bound_ms")
         if bound is None:
@@ -67,14 +76,12 @@ def _kept_bounds(load: Load, numbers: LoadNumbers) -> Kept:
         )  # fmt: skip
         measured = numbers.value(f"{name}_ms", "p99")
         judged = judge(Check(slo=row, entity="rack"), measured)
-        kept[f"{name}_p99 {row.limit}"] = (str(judged.verdict), judged.detail)
-    return kept
+        verdicts[f"{name}_p99 {row.limit}"] = (str(judged.verdict), judged.detail)
+    return verdicts
 
 
 def as_text(result: Result) -> str:
     """Return the numbers as a table."""
-    from rackgate.loadgen.results.account import shared_read_share
-
     offered, numbers = result.offered, result.numbers
     counters = offered.counters
     outcomes = ", ".join(f"{count} {name}" for name, count in counters.outcomes.items()) or "none"
@@ -89,9 +96,9 @@ def as_text(result: Result) -> str:
     if offered.reason is not None:
         lines.append(f"UNKNOWN ({offered.reason}): {offered.detail}")
     lines += ["", "the five numbers"]
-    lines += [_row(statistic, one) for statistic, one in numbers.five]
+    lines += [_row(statistic, measured) for statistic, measured in numbers.five]
     lines += ["", "more"]
-    lines += [_row(statistic, one) for statistic, one in numbers.more]
+    lines += [_row(statistic, measured) for statistic, measured in numbers.more]
     lines += ["", f"the instrument: {_instrument(numbers)}"]
     shared = None if offered.samples is None else shared_read_share(offered.samples.measured)
     lines += [f"chunks that shared a read, and its arrival: {shared:.1%}"] if shared is not None else []
@@ -99,13 +106,12 @@ def as_text(result: Result) -> str:
     lines += [f"caches: {_caches(result)}"]
     lines += [f"the same requests again: --seed {result.seed}"]
     lines += [f"UNKNOWN: {result.untrue}"] if result.untrue else []
-    kept = result.kept.items()
-    lines += [f"{verdict}  {what}{f'  ({why})' if why else ''}" for what, (verdict, why) in kept]
+    verdicts = result.verdicts.items()
+    lines += [f"{verdict}  {bound}{f'  ({why})' if why else ''}" for bound, (verdict, why) in verdicts]
     return "\n".join(lines) + "\n"
 
 
 def _left_out(load: Load) -> str:
-    from rackgate.loadgen.requests.trace import trace_of
 
     trace = trace_of(load)
     return trace.why if trace is not None else ""
@@ -122,16 +128,16 @@ def _caches(result: Result) -> str:
     return f"prefix hits {share:.1%}; answers: not audited (--audit)"
 
 
-def _row(statistic: str, one: Measurement) -> str:
-    name = one.metric if statistic == "value" else f"{one.metric} {statistic}"
-    if one.value is None:
-        return f"  {name:<28}UNKNOWN ({one.reason}): {one.detail}"
+def _row(statistic: str, measured: Measurement) -> str:
+    name = measured.metric if statistic == "value" else f"{measured.metric} {statistic}"
+    if measured.value is None:
+        return f"  {name:<28}UNKNOWN ({measured.reason}): {measured.detail}"
     bounds = ""
-    if one.bounds is not None:
-        low, high = (_number(side) for side in (one.bounds.lower, one.bounds.upper))
-        bounds = f"  [{low}, {high}] one-sided {one.bounds.confidence:.0%}"
-    detail = f"  {one.detail}" if one.detail else ""
-    return f"  {name:<28}{_number(one.value):>10} {one.unit:<6} n={one.count}{bounds}{detail}"
+    if measured.bounds is not None:
+        low, high = (_number(side) for side in (measured.bounds.lower, measured.bounds.upper))
+        bounds = f"  [{low}, {high}] one-sided {measured.bounds.confidence:.0%}"
+    detail = f"  {measured.detail}" if measured.detail else ""
+    return f"  {name:<28}{_number(measured.value):>10} {measured.unit:<6} n={measured.count}{bounds}{detail}"
 
 
 def _number(value: float | None) -> str:
@@ -159,11 +165,9 @@ def _clock(clock: MachineClock) -> str:
 
 
 def as_json(result: Result) -> str:
-    """Return the same as one JSON object; infinite values are the strings `inf` and `-inf`."""
-    from rackgate.loadgen.results.account import account_of
-
+    """Return the numbers as one JSON object; infinite values are the strings `inf` and `-inf`."""
     offered, numbers = result.offered, result.numbers
-    said = json.dumps(
+    text = json.dumps(
         {
             "seed": result.seed,
             "load": _plain(asdict(offered.load)),
@@ -180,8 +184,8 @@ def as_json(result: Result) -> str:
             "reason": offered.reason,
             "detail": offered.detail,
             "origin": str(offered.load.origin),
-            "five": [_measured(*one) for one in numbers.five],
-            "measurements": [_measured(*one) for one in numbers.more],
+            "five": [_measured(*number) for number in numbers.five],
+            "measurements": [_measured(*number) for number in numbers.more],
             "instrument": {
                 "schedule_lag_p99_ms": numbers.schedule_lag_p99_ms,
                 "loop_lag_p99_ms": numbers.loop_lag_p99_ms,
@@ -199,16 +203,17 @@ def as_json(result: Result) -> str:
             "caches": None if result.audit is None else asdict(result.audit),
             "untrue": result.untrue,
             "bounds": {
-                what: {"verdict": verdict, "detail": why} for what, (verdict, why) in result.kept.items()
+                bound: {"verdict": verdict, "detail": why}
+                for bound, (verdict, why) in result.verdicts.items()
             },
         },
         indent=2,
     )
-    return said + "\n"
+    return text + "\n"
 
 
-def _measured(statistic: str, one: Measurement) -> Mapping[str, Any]:
-    return {"statistic": statistic, **_plain(asdict(one))}
+def _measured(statistic: str, measured: Measurement) -> Mapping[str, Any]:
+    return {"statistic": statistic, **_plain(asdict(measured))}
 
 
 def _plain(value: Any) -> Any:
@@ -222,7 +227,7 @@ def _plain(value: Any) -> Any:
 
 
 def probe_line(probe: RateProbe) -> str:
-    """Return one point of the curve."""
+    """Return the line of one point of the curve."""
     share = "-" if probe.share is None else f"{probe.share:.1%}"
     low, high = (_number(side) for side in (probe.bounds.lower, probe.bounds.upper))
     said = {"PASS": "meets", "FAIL": "misses"}.get(str(probe.verdict), "unresolved")
@@ -230,8 +235,8 @@ def probe_line(probe: RateProbe) -> str:
     return f"{probe.rate_per_s:>9.4g}/s  {share:>6} good of {probe.attempted}  [{low}, {high}]  {said}{why}\n"
 
 
-def knee_text(knee: Knee, load: Load, seed: int, error: Error) -> str:
-    """Return what the search came to."""
+def knee_text(knee: Knee, load: Load, seed: int, error: TtftError) -> str:
+    """Return the result of the search."""
     bounds = ", ".join(
         f"{name.upper()} <= {bound:g} ms"
         for name in ("ttft", "tpot", "e2e")
@@ -244,19 +249,24 @@ def knee_text(knee: Knee, load: Load, seed: int, error: Error) -> str:
     return f"{found}\nthe instrument: {_error_text(error)}\nthe same requests again: --seed {seed}\n"
 
 
-def _error_text(error: Error) -> str:
-    error_ms, by_what, limit_ms = error
-    if error_ms is None:
-        return f"error of its TTFT {by_what}"
-    said = "exact enough" if error_ms <= limit_ms else "TOO INEXACT: the knee is not the endpoint's"
-    return f"error of its TTFT {error_ms:.2f} ms (P99, {by_what}); {said} (accepted: {limit_ms:g} ms)"
+def _error_text(error: TtftError) -> str:
+    if error.p99_ms is None:
+        return f"error of its TTFT {error.source}"
+    said = "exact enough" if error.accepted else "TOO INEXACT: the knee is not the endpoint's"
+    return (
+        f"error of its TTFT {error.p99_ms:.2f} ms (P99, {error.source}); {said}"
+        f" (accepted: {error.limit_ms:g} ms)"
+    )
 
 
-def knee_json(knee: Knee, load: Load, seed: int, error: Error) -> str:
+def knee_json(knee: Knee, load: Load, seed: int, error: TtftError) -> str:
     """Return the search and its curve as one JSON object."""
     plain = {"seed": seed, "load": _plain(asdict(load)), **_plain(asdict(knee))}
-    error_ms, by_what, limit_ms = error
-    plain["instrument"] = {"error_p99_ms": error_ms, "error_detail": by_what, "limit_ms": limit_ms}
+    plain["instrument"] = {
+        "error_p99_ms": error.p99_ms,
+        "error_detail": error.source,
+        "limit_ms": error.limit_ms,
+    }
     plain["goodput_per_s"] = max(
         (probe.rate_per_s * (probe.share or 0.0) for probe in knee.probes if str(probe.verdict) == "PASS"),
         default=None,

@@ -1,15 +1,15 @@
-"""One small reader for each tool: its output in, values by entity out; `BadOutput` for any other shape."""
+"""One parser for each tool: values by entity from its output; `BadOutput` for an output of another shape."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from rackgate.probes.parsers import agfhc, dcgm, fio, nccl, nvbandwidth, perftest, rvs, site
-from rackgate.probes.probe import Asked, Value
+from rackgate.probes.probe import ProbedNode, Value
 
 __all__ = ["PARSERS", "Parser"]
 
-Parser = Callable[[str, Asked], list[Value]]
+Parser = Callable[[str, ProbedNode], list[Value]]
 
 PARSERS: Mapping[str, Parser] = {
     "agfhc": agfhc.values,

@@ -1,18 +1,18 @@
-"""AMD's agfhc: under NDA, its files are not public; one line of its output is, and only that counts."""
+"""AMD's agfhc: its file formats are under NDA; only one line of its output is public, and only it counts."""
 
 from __future__ import annotations
 
 import re
 
-from rackgate.probes.json_text import shown
-from rackgate.probes.probe import Asked, BadOutput, Value
+from rackgate.probes.probe import BadOutput, ProbedNode, Value
+from rackgate.probes.strict_json import shown
 
 _CODE = re.compile(r"return code (AGFHC_\w+)", re.IGNORECASE)
 
 
-def values(text: str, asked: Asked) -> list[Value]:
-    """Return `not_passed` of the node: 0 for `return code AGFHC_SUCCESS`, 1 for any other code it tells."""
-    del asked
+def values(text: str, node: ProbedNode) -> list[Value]:
+    """Return `not_passed` of the node: the number of return codes other than `AGFHC_SUCCESS`."""
+    del node
     codes = _CODE.findall(text)
     if not codes:
         raise BadOutput(f"no line `return code AGFHC_...`: {shown(text[-400:])}")

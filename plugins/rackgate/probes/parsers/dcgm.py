@@ -1,4 +1,4 @@
-"""`dcgmi diag -j` of DCGM 4: each test by card, and what was skipped."""
+"""`dcgmi diag -j` of DCGM 4: the tests of each card that failed or were skipped."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from rackgate.nouns.measurement import Reason
-from rackgate.probes.json_text import field, objects
-from rackgate.probes.probe import Asked, BadOutput, Value
+from rackgate.probes.probe import BadOutput, ProbedNode, Value
+from rackgate.probes.strict_json import field, objects
 
 _STATUSES = ("Pass", "Fail", "Warn", "Skip")
 
 
-def values(text: str, asked: Asked) -> list[Value]:
-    """Return `not_passed` of each card: its tests that failed; a test that was skipped is no pass.
+def values(text: str, node: ProbedNode) -> list[Value]:
+    """Return `not_passed` of each card: the number of its failed tests; a skipped test is no pass.
 
-    What failed or was skipped as a whole, and on no card by itself, counts for every card. The output is that
-    of one run, or of several that were made one after the other.
+    A test that failed or was skipped as a whole, and on no single card, counts for every card. The output may
+    hold several runs, one after the other.
     """
     documents = objects(text)
     for found in documents:
@@ -34,8 +34,7 @@ def values(text: str, asked: Asked) -> list[Value]:
         for card, status, line in _results(test, list(by_card)):
             by_card.setdefault(card, defaultdict(list))[status].append(line)
     return [
-        _of_card(asked.index_of(card, serials.get(card, "")), by_card[card], asked)
-        for card in sorted(by_card)
+        _of_card(node.index_of(card, serials.get(card, "")), by_card[card], node) for card in sorted(by_card)
     ]
 
 
@@ -75,12 +74,12 @@ def _line(test: dict[str, Any], said: dict[str, Any]) -> str:
     return f"{field(test, 'name')}: {warnings}".rstrip(": ")
 
 
-def _of_card(card: int, by_status: dict[str, list[str]], asked: Asked) -> Value:
+def _of_card(card: int, by_status: dict[str, list[str]], node: ProbedNode) -> Value:
     name, entity = "not_passed", f"gpu{card}"
     bad = by_status["Fail"] + by_status["Warn"]
     ran = {line.split(":")[0] for line in by_status["Pass"] + bad}
-    skipped = [line for line in by_status["Skip"] if line.split(":")[0] not in asked.may_skip]
-    lacking = [test for test in asked.expects if test not in ran | asked.may_skip]
+    skipped = [line for line in by_status["Skip"] if line.split(":")[0] not in node.may_skip]
+    lacking = [test for test in node.expects if test not in ran | node.may_skip]
     if not bad and (skipped or lacking or not ran):
         named = "; ".join([*skipped, *(f"{test} did not run" for test in lacking)])[:300]
         text = f"skipped: {named}" if named else "no test ran on it"

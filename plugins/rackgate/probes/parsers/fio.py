@@ -1,14 +1,14 @@
-"""`fio --output-format=json`: bytes that were read in a second, of one job."""
+"""`fio --output-format=json`: read throughput."""
 
 from __future__ import annotations
 
-from rackgate.probes.json_text import field, number, one_object
-from rackgate.probes.probe import Asked, BadOutput, Value
+from rackgate.probes.probe import BadOutput, ProbedNode, Value
+from rackgate.probes.strict_json import field, number, one_object
 
 
-def values(text: str, asked: Asked) -> list[Value]:
-    """Return `read` (GB/s) of all jobs together; a job with an error or without a byte is no result."""
-    del asked
+def values(text: str, node: ProbedNode) -> list[Value]:
+    """Return `read` (GB/s) of all jobs; raises `BadOutput` for a job with an error or without a read."""
+    del node
     jobs = field(one_object(text), "jobs")
     if not jobs:
         raise BadOutput("no job ran")

@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from rackgate.nouns.measurement import Reason
-from rackgate.probes.json_text import field, number, one_object
-from rackgate.probes.probe import Asked, BadOutput, Value
+from rackgate.probes.probe import BadOutput, ProbedNode, Value
+from rackgate.probes.strict_json import field, number, one_object
 
 _LEAST_BYTES = 16 << 30
 _ROW = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+((?:\s+\S+){8})", re.MULTILINE)
 _RANK = re.compile(r"^#\s+Rank\s+\d+ ", re.MULTILINE)
 
 
-def values(text: str, asked: Asked) -> list[Value]:
-    """Return `busbw` (in place and not, the slower) at the largest size, at least 16 GiB, and `wrong`."""
+def values(text: str, node: ProbedNode) -> list[Value]:
+    """Return `wrong`, and `busbw` at the largest size from 16 GiB on: the slower of both placements."""
     ranks, rows = _of_json(one_object(text)) if "{" in text else _of_table(text)
-    cards = asked.ranks or len(asked.cards)
+    cards = node.ranks or len(node.cards)
     if ranks < cards:
         raise BadOutput(f"{ranks} ranks, and the target declares {cards} cards: not all took part")
     if not rows:
@@ -37,7 +37,7 @@ _Rows = list[tuple[int, list[float], list[float]]]
 
 
 def _of_json(found: dict[str, Any]) -> tuple[int, _Rows]:
-    # Of each process only the first device is listed, whatever -t and -g were.
+    # Only the first device of each process is listed, with any -t and -g.
     each = int(field(found, "config", "nthreads")) * int(field(found, "config", "ngpus"))
     ranks = len(field(found, "config", "devices")) * each
     count = field(found, "out_of_bounds", "count")

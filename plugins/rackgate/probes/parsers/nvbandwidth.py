@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 
 from rackgate.nouns.measurement import Reason
-from rackgate.probes.json_text import field, number, one_object
-from rackgate.probes.probe import Asked, BadOutput, Value
+from rackgate.probes.probe import BadOutput, ProbedNode, Value
+from rackgate.probes.strict_json import field, number, one_object
 
 _TESTS = {
     "h2d": "host_to_device_memcpy_ce",
@@ -15,21 +15,21 @@ _TESTS = {
 }
 
 
-def values(text: str, asked: Asked) -> list[Value]:
-    """Return `h2d`, `d2h`, `d2d`, `d2d_share` of each card; between cards the worst of its pairs counts."""
+def values(text: str, node: ProbedNode) -> list[Value]:
+    """Return `h2d`, `d2h`, `d2d` and `d2d_share` of each card; between cards, of its worst pair."""
     found = field(one_object(text), "nvbandwidth")
     if "error" in found:
         raise BadOutput(f"nvbandwidth could not run: {str(found['error'])[:200]}")
     devices = len(field(found, "GPU Device list"))
-    asked.same_cards(devices, "nvbandwidth")
+    node.same_cards(devices, "nvbandwidth")
     cases = {field(case, "name"): case for case in field(found, "testcases")}
     listed: list[Value] = []
     for name, test in _TESTS.items():
         case = cases.get(test, {"status": "not in the output"})
-        told = (name, "d2d_share") if name == "d2d" else (name,)
+        names = (name, "d2d_share") if name == "d2d" else (name,)
         if case["status"] != "Passed":
             text = f"{test}: {case['status']} {case.get('error', '')}".strip()
-            listed += [_none(value, card, text) for value in told for card in range(devices)]
+            listed += [_none(value, card, text) for value in names for card in range(devices)]
             continue
         matrix = _matrix(field(case, "bandwidth_matrix"), devices, test, between=name == "d2d")
         for card in range(devices):
@@ -41,7 +41,7 @@ _Speeds = dict[tuple[int, int], float]
 
 
 def _matrix(rows: list[list[str]], devices: int, test: str, *, between: bool) -> _Speeds:
-    """Return each figure by (row, column); between cards none of a card with itself."""
+    """Return speeds by (row, column), without those of a card with itself."""
     if len(rows) != (devices if between else 1) or any(len(row) != devices for row in rows):
         raise BadOutput(f"its matrix has not {devices} columns")
     return {
@@ -55,9 +55,9 @@ def _matrix(rows: list[list[str]], devices: int, test: str, *, between: bool) ->
 def _of_card(name: str, card: int, matrix: _Speeds, test: str) -> list[Value]:
     between = name == "d2d"
     mine = [speed for place, speed in matrix.items() if card in (place if between else place[1:])]
-    told = ("d2d", "d2d_share") if between else (name,)
+    names = ("d2d", "d2d_share") if between else (name,)
     if not mine:
-        return [_none(value, card, f"{test}: no figure") for value in told]
+        return [_none(value, card, f"{test}: no figure") for value in names]
     entity, count = f"gpu{card}", len(mine)
     listed = [Value(name=name, entity=entity, value=min(mine), count=count)]
     if between:

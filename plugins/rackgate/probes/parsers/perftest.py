@@ -1,14 +1,14 @@
-"""perftest's `--out_json`: `ib_write_bw` with --report_gbits, or `ib_write_lat`, by the device's node."""
+"""`--out_json` of perftest: `ib_write_bw` with `--report_gbits`, or `ib_write_lat`."""
 
 from __future__ import annotations
 
-from rackgate.probes.json_text import field, number, one_object
-from rackgate.probes.probe import Asked, BadOutput, Value
+from rackgate.probes.probe import BadOutput, ProbedNode, Value
+from rackgate.probes.strict_json import field, number, one_object
 
 
-def values(text: str, asked: Asked) -> list[Value]:
+def values(text: str, node: ProbedNode) -> list[Value]:
     """Return `bandwidth` (Gb/s, average) or `latency` (us, 99th percentile) of the one size that ran."""
-    del asked
+    del node
     found = one_object(text)
     test, results = str(field(found, "test_info", "test")), field(found, "results")
     detail = f"{test}, {field(results, 'MsgSize')} bytes on {field(found, 'test_info', 'Device')}"

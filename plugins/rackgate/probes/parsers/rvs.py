@@ -1,15 +1,15 @@
-"""ROCm Validation Suite's `-j` file: each action's results by card, `pass` true or not."""
+"""The `-j` file of the ROCm Validation Suite: results of each action by card."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from rackgate.probes.json_text import field, one_object
-from rackgate.probes.probe import Asked, BadOutput, Value
+from rackgate.probes.probe import BadOutput, ProbedNode, Value
+from rackgate.probes.strict_json import field, one_object
 
 
-def values(text: str, asked: Asked) -> list[Value]:
-    """Return `not_passed` of each card: its results whose `pass` is not true; none for a card: no value."""
+def values(text: str, node: ProbedNode) -> list[Value]:
+    """Return `not_passed` of each card: the number of its results whose `pass` is not true."""
     found = one_object(text)
     modules = {name: body for name, body in found.items() if name != "version"}
     if str(found.get("version", "1.0")) != "1.0" or not modules:
@@ -26,11 +26,11 @@ def values(text: str, asked: Asked) -> list[Value]:
                     good[card] += 1
                 else:
                     bad[card].append(f"{module} {action}")
-    lacking = [action for action in asked.expects if action not in ran]
+    lacking = [action for action in node.expects if action not in ran]
     if lacking or not ran:
         raise BadOutput(f"no result of {', '.join(lacking) or 'any action'} says whether it passed")
     cards = sorted({*good, *bad})
-    asked.same_cards(len(cards), "rvs")
+    node.same_cards(len(cards), "rvs")
     return [
         Value(
             name="not_passed",

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from rackgate.config.probe_output import ProbeOutput, read_output
 from rackgate.nouns.measurement import Reason
-from rackgate.probes.json_text import one_object
-from rackgate.probes.probe import Asked, BadOutput, Value
+from rackgate.probes.probe import BadOutput, ProbedNode, Value
+from rackgate.probes.strict_json import one_object
 
 
-def values(text: str, asked: Asked) -> list[Value]:
-    """Return what the program says of each entity; it must say itself that it is complete."""
+def values(text: str, node: ProbedNode) -> list[Value]:
+    """Return the values of each entity; the output itself must say that it is complete."""
     output = _read(text)
     listed = []
-    for one in output.values:
-        entity = _local(one.entity, asked)
-        said = "; ".join(part for part in (one.detail, one.evidence) if part)
+    for value in output.values:
+        detail = "; ".join(part for part in (value.detail, value.evidence) if part)
         listed.append(
             Value(
-                name=one.name,
-                entity=entity,
-                value=one.value,
-                unit=one.unit,
-                count=one.count,
-                reason=Reason(one.reason) if one.reason else None,
-                detail=said,
+                name=value.name,
+                entity=_local(value.entity, node),
+                value=value.value,
+                unit=value.unit,
+                count=value.count,
+                reason=Reason(value.reason) if value.reason else None,
+                detail=detail,
             )
         )
     return listed
@@ -36,8 +35,8 @@ def _read(text: str) -> ProbeOutput:
     return output
 
 
-def _local(entity: str, asked: Asked) -> str:
-    """Return an entity as the node itself names it; names of other nodes stay as they are."""
-    if entity == asked.node:
+def _local(entity: str, node: ProbedNode) -> str:
+    """Return an entity as its own node names it; entities of other nodes keep their names."""
+    if entity == node.name:
         return "node"
-    return entity.removeprefix(f"{asked.node}/")
+    return entity.removeprefix(f"{node.name}/")

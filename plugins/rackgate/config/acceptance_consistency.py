@@ -1,4 +1,4 @@
-"""What no acceptance could ever answer: impossible bounds, units, loads too short for their percentile."""
+"""Consistency of acceptance rows: unknown names, impossible bounds, loads too short for their percentile."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rackgate.probes.probe import probe_of
 
 _SIGNED = ("temperature_c",)
 _ONE_STREAM = tuple(stage for stage in THROUGH_GATEWAY if stage != "batch_retry")
-"""Stages whose load comes in as one stream, shared by the engines behind; a batch is no load."""
+"""Stages whose load is one stream shared by all engines; a batch is no load."""
 
-_ONE_LOAD = {"selfcheck": "reference", "fault_injection": "fault"}
-"""Stages that offer one load alone, whatever a row names."""
+_ONLY_LOAD = {"selfcheck": "reference", "fault_injection": "fault"}
+"""Stages that offer one fixed load."""
 
 
 def unknown_names(
     raw: Mapping[str, Any], where: str, loads: Iterable[str], metrics: Mapping[str, Metric]
 ) -> list[str]:
-    """Return the names of a row, as it is written, that nothing goes by, and a unit that is another's."""
+    """Return the unknown names in a raw row, and a unit that is not the metric's."""
     if raw.get("disabled") is True:
         return []
     problems = []
@@ -52,33 +52,33 @@ def unknown_names(
 def impossible(
     row: Slo, loads: Mapping[str, Load], metrics: Mapping[str, Metric], target: Target | None
 ) -> list[str]:
-    """Return why one row could never be answered; `target` is None where it could not be read."""
+    """Return the reasons why a row could never be decided; `target` is None if it could not be read."""
     where = f"{row.origin}: slo '{row.id}'"
     problems = []
     if row.bound < 0 and row.metric not in _SIGNED and not probe_of(row.metric):
         problems.append(f"{where}.bound: {row.bound:g} {row.unit} cannot be negative")
     if row.metric in metrics:
         problems += _never_computed(row, metrics[row.metric], where)
-    alone = _ONE_LOAD.get(row.stage)
-    if alone is not None and row.load not in (None, alone):
-        problems.append(f"{where}.load: '{row.load}', but stage {row.stage} offers '{alone}' alone")
+    only = _ONLY_LOAD.get(row.stage)
+    if only is not None and row.load not in (None, only):
+        problems.append(f"{where}.load: '{row.load}', but stage {row.stage} offers '{only}' alone")
     if row.load is not None and row.load in loads:
         problems += _undecidable(row, loads[row.load], where, target)
     return problems
 
 
 def _never_computed(row: Slo, metric: Metric, where: str) -> list[str]:
-    """Return what the row asks of its metric that the metric does not have."""
+    """Return the statistic, window or load of a row that its metric does not support."""
     problems = []
     if not _among(row.statistic, metric.statistics):
-        told = " or ".join(metric.statistics)
-        problems.append(f"{where}.statistic: '{row.statistic}', but {row.metric} is judged by {told}")
+        valid = " or ".join(metric.statistics)
+        problems.append(f"{where}.statistic: '{row.statistic}', but {row.metric} is judged by {valid}")
     elif row.statistic == "mean" and metric.statistics and row.severity is not Severity.WARN:
         text = 'an average alone never decides: ask a percentile, or set severity = "warn"'
         problems.append(f"{where}.statistic: 'mean': {text}")
     if not _among(row.window, metric.windows):
-        told = " or ".join(f"'{window}'" for window in metric.windows)
-        problems.append(f"{where}.window: '{row.window}', but {row.metric} is measured over {told}")
+        valid = " or ".join(f"'{window}'" for window in metric.windows)
+        problems.append(f"{where}.window: '{row.window}', but {row.metric} is measured over {valid}")
     if metric.needs_load and row.load is None:
         problems.append(f"{where}.load: missing: {row.metric} is computed from the requests of a load")
     return problems
@@ -89,10 +89,10 @@ def _among(name: str, names: Container[str]) -> bool:
 
 
 def samples_available(row: Slo, load: Load, target: Target | None) -> int | None:
-    """Return how many requests of the load one entity of the row gets, the least of them all.
+    """Return the requests of the load at the entity of the row that gets fewest; None without a target.
 
-    A load on each engine gives an entity the requests of all its engines. What goes through a gateway is
-    one stream: an entity gets about its engines' share of it. None where the target is not known.
+    A load on each engine gives an entity the requests of all its engines. A load through a gateway is one
+    stream: an entity gets about its engines' share of it.
     """
     planned = load.planned_requests
     if row.stage == "selfcheck":
@@ -115,7 +115,7 @@ def _undecidable(row: Slo, load: Load, where: str, target: Target | None) -> lis
     available = samples_available(row, load, target)
     if available is None or (target is not None and not_asked(row, target)):
         return []
-    needed, what = max(row.min_count, _to_bound(row, load)), "min_count"
+    needed, what = max(row.min_count, _samples_needed(row, load)), "min_count"
     if needed > row.min_count:
         what = f"statistic: {row.statistic}"
     if available >= needed:
@@ -126,8 +126,8 @@ def _undecidable(row: Slo, load: Load, where: str, target: Target | None) -> lis
     return [f"{where}.{what} needs {needed} requests to be decided, load '{load.name}' {plans}"]
 
 
-def _to_bound(row: Slo, load: Load) -> int:
-    """Return how many samples the row's percentile needs at the confidence that each look is judged by."""
+def _samples_needed(row: Slo, load: Load) -> int:
+    """Return the samples that the row's percentile needs at the confidence of each look."""
     from rackgate.statistics.looks import look_confidence
     from rackgate.statistics.percentiles import samples_needed
 
@@ -139,7 +139,7 @@ def _to_bound(row: Slo, load: Load) -> int:
 
 
 def contradicting(slos: Sequence[Slo]) -> list[str]:
-    """Return the pairs of rows that no value can satisfy together, such as a minimum above a maximum."""
+    """Return the pairs of rows that no value can meet together, such as a minimum above a maximum."""
     groups: dict[tuple[object, ...], list[Slo]] = defaultdict(list)
     for row in slos:
         if not row.applies_to:

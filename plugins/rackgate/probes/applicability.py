@@ -1,4 +1,4 @@
-"""What a target declares that keeps a probe from being asked: no way in, no such card, nothing to compare."""
+"""Applicability of a probe to an entity: a way into the host, a fitting card, peers to compare with."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rackgate.nouns.target import Target
 from rackgate.probes.probe import Probe, probe_of
 
 
-def why_not_probed(row: Slo, entity: str, target: Target, probes: Mapping[str, Probe]) -> str:
-    """Return why the row's probe is none for this entity, "" if it can be asked or there is none."""
+def why_not_applicable(row: Slo, entity: str, target: Target, probes: Mapping[str, Probe]) -> str:
+    """Return why the row's probe does not apply to an entity; "" if it does, or the row has no probe."""
     probe = probes.get(probe_of(row.metric))
     node = next((one for one in target.nodes if one.name == target.node_of(entity)), None)
     if probe is None or node is None or (target.no_cards is not None and row.scope is Scope.CARD):
@@ -23,10 +23,10 @@ def why_not_probed(row: Slo, entity: str, target: Target, probes: Mapping[str, P
 
 
 def _no_such_card(probe: Probe, entity: str, node: Node) -> str:
-    mine = [card for card in node.cards if entity in (node.name, card.name)]
-    if probe.vendor and probe.vendor not in {card.vendor for card in mine}:
+    cards = [card for card in node.cards if entity in (node.name, card.name)]
+    if probe.vendor and probe.vendor not in {card.vendor for card in cards}:
         return f"declared: {entity} has no card of {probe.vendor}'s"
-    if probe.skus and not {card.sku for card in mine} & set(probe.skus):
+    if probe.skus and not {card.sku for card in cards} & set(probe.skus):
         return f"declared: {entity} has no card of {', '.join(probe.skus)}"
     return ""
 

@@ -1,11 +1,11 @@
-"""Prognoses as people read them: what fares alike together, and what cures most."""
+"""Summary of forecasts: equal forecasts in groups, and cures ranked by the checks that they bring back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rackgate.doctor.prognosis import Outlook, Prognosis
+from rackgate.doctor.forecast import Forecast, Outlook
 from rackgate.nouns.slo import STAGES
 
 _ORDER = (Outlook.FAIL, Outlook.UNKNOWN, Outlook.WARN, Outlook.RUN, Outlook.ABSENT, Outlook.UNSEEN)
@@ -14,10 +14,10 @@ _NOT_ASKED = (Outlook.ABSENT, Outlook.UNSEEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """Rows of one stage whose entities fare alike. `whole` says that no entity of these rows fares otherwise.
+class ForecastGroup:
+    """Rows of one stage with the same forecast for the same entities.
 
-    `scope` is what the entities are: cards, engines, nodes.
+    `scope` is the kind of the entities; `whole` means that the rows have no entity with another forecast.
     """
 
     stage: str
@@ -31,8 +31,8 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cure:
-    """One thing to do, and the rows and checks that it would bring back."""
+class RankedCure:
+    """A cure with the rows, entities and number of checks that it brings back."""
 
     text: str
     rows: tuple[str, ...]
@@ -40,15 +40,15 @@ class Cure:
     entities: tuple[str, ...]
 
 
-def blocks(found: Iterable[Prognosis]) -> tuple[Block, ...]:
-    """Return what fares alike for one reason, stage by stage, the bad news first."""
-    per_row: dict[str, dict[tuple[Outlook, str, str], list[Prognosis]]] = {}
-    for one in found:
-        # Of one cure, and of what is not asked at all, the first reason speaks for all entities of a row.
-        because = "" if one.cure or one.outlook in _NOT_ASKED else one.because
-        alike = per_row.setdefault(one.check.slo.id, {})
-        alike.setdefault((one.outlook, because, one.cure), []).append(one)
-    merged: dict[tuple[object, ...], list[list[Prognosis]]] = {}
+def grouped(forecasts: Iterable[Forecast]) -> tuple[ForecastGroup, ...]:
+    """Return groups of equal forecasts, stage by stage, the bad ones of a stage first."""
+    per_row: dict[str, dict[tuple[Outlook, str, str], list[Forecast]]] = {}
+    for forecast in forecasts:
+        # Entities of a row with the same cure, or that are not asked, share the first reason.
+        because = "" if forecast.cure or forecast.outlook in _NOT_ASKED else forecast.because
+        alike = per_row.setdefault(forecast.check.slo.id, {})
+        alike.setdefault((forecast.outlook, because, forecast.cure), []).append(forecast)
+    merged: dict[tuple[object, ...], list[list[Forecast]]] = {}
     for alike in per_row.values():
         for key, members in alike.items():
             slo = members[0].check.slo
@@ -57,13 +57,13 @@ def blocks(found: Iterable[Prognosis]) -> tuple[Block, ...]:
             else:
                 entities = (slo.scope, *(one.check.entity for one in members))
             merged.setdefault((slo.stage, *key, *entities, len(alike) == 1), []).append(members)
-    made = [_block(rows, whole=bool(key[-1])) for key, rows in merged.items()]
-    return tuple(sorted(made, key=lambda block: (STAGES.index(block.stage), _ORDER.index(block.outlook))))
+    made = [_group(rows, whole=bool(key[-1])) for key, rows in merged.items()]
+    return tuple(sorted(made, key=lambda group: (STAGES.index(group.stage), _ORDER.index(group.outlook))))
 
 
-def _block(rows: list[list[Prognosis]], *, whole: bool) -> Block:
+def _group(rows: list[list[Forecast]], *, whole: bool) -> ForecastGroup:
     first = rows[0][0]
-    return Block(
+    return ForecastGroup(
         stage=first.check.slo.stage,
         outlook=first.outlook,
         rows=tuple(members[0].check.slo.id for members in rows),
@@ -75,14 +75,14 @@ def _block(rows: list[list[Prognosis]], *, whole: bool) -> Block:
     )
 
 
-def cures(found: Iterable[Prognosis]) -> tuple[Cure, ...]:
-    """Return what would bring checks back, the one that brings back most first."""
-    by_text: dict[str, list[Prognosis]] = {}
-    for one in found:
-        if one.outlook in _BAD and one.cure:
-            by_text.setdefault(one.cure, []).append(one)
+def ranked_cures(forecasts: Iterable[Forecast]) -> tuple[RankedCure, ...]:
+    """Return the cures, the one that brings back most checks first."""
+    by_text: dict[str, list[Forecast]] = {}
+    for forecast in forecasts:
+        if forecast.outlook in _BAD and forecast.cure:
+            by_text.setdefault(forecast.cure, []).append(forecast)
     listed = [
-        Cure(
+        RankedCure(
             text=text,
             rows=tuple(dict.fromkeys(one.check.slo.id for one in members)),
             checks=len(members),

@@ -1,4 +1,4 @@
-"""JSON objects out of what a program printed: strict, with no room for NaN or for other words behind them."""
+"""Strict JSON objects from a program's output: no NaN, no duplicate key, no text after them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _SHOWN = 160
 
 
 def shown(text: str) -> str:
-    """Return what was seen of an output, on one line."""
+    """Return the beginning of an output in quotes, on one line."""
     words = " ".join(text.split())
     return f"'{words[:_SHOWN]}{'...' if len(words) > _SHOWN else ''}'" if words else "nothing"
 
 
 def one_object(text: str) -> dict[str, Any]:
-    """Return the one JSON object of an output; lines before it that are no JSON are passed over.
+    """Return the one JSON object of an output, after any lines that are no JSON.
 
-    Raises `BadOutput` for no object, a torn one, NaN, infinity, a key that stands twice, or words after it.
+    Raises `BadOutput` for no object, a broken one, NaN, infinity, a duplicate key, or text after it.
     """
     found, end = _object_at(text, _start(text))
     if text[end:].strip():
@@ -29,9 +29,9 @@ def one_object(text: str) -> dict[str, Any]:
 
 
 def objects(text: str) -> tuple[dict[str, Any], ...]:
-    """Return the JSON objects that programs printed one after the other, as strictly as `one_object`.
+    """Return one or more JSON objects in a row, as strictly as `one_object`.
 
-    Lines that are no JSON may stand before the first alone.
+    Lines that are no JSON may stand before the first object only.
     """
     found, end = _object_at(text, _start(text))
     listed = [found]
@@ -44,7 +44,7 @@ def objects(text: str) -> tuple[dict[str, Any], ...]:
 
 
 def _object_at(text: str, start: int) -> tuple[dict[str, Any], int]:
-    decoder = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_twins)
+    decoder = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
     try:
         found, end = decoder.raw_decode(text, start)
     except json.JSONDecodeError as error:
@@ -67,7 +67,7 @@ def _no_constant(name: str) -> Any:
     raise BadOutput(f"{name} is not a value")
 
 
-def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
@@ -76,7 +76,7 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def field(found: Any, *path: str | int) -> Any:
-    """Return what lies at a path; raises `BadOutput` that names the path if it is not there."""
+    """Return the value at a path; raises `BadOutput` with the path if it is missing."""
     for index, part in enumerate(path):
         try:
             found = found[part]
@@ -87,7 +87,7 @@ def field(found: Any, *path: str | int) -> Any:
 
 
 def number(value: Any, what: str) -> float:
-    """Return a finite number, also of a string that holds one; raises `BadOutput`."""
+    """Return a finite number, also from a string; raises `BadOutput`."""
     try:
         found = math.nan if isinstance(value, bool | None) else float(value)
     except (TypeError, ValueError):

@@ -1,29 +1,33 @@
-"""One load after the other to the endpoint of a call of `rackgate load`."""
+"""Endpoint and load machines of `rackgate load`, and the runner that offers loads to the endpoint."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from rackgate.engines.context import context_of
+from rackgate.engines.metrics_page import MetricsPage
+from rackgate.engines.protocols.protocol import protocol_named
 from rackgate.engines.route_options import route_of
-
-if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
-
-    from rackgate.loadgen import Endpoint, InstrumentError, OfferedLoad
-    from rackgate.nouns.load import Load
-    from rackgate.nouns.target import LoadMachines
-
+from rackgate.loadgen import Endpoint, InstrumentError, OfferedLoad, measure_instrument, start_load
+from rackgate.loadgen.engine_counters.prefix_cache import counters_meanwhile, read_pages
+from rackgate.loadgen.http.transport import Server
+from rackgate.loadgen.instrument.sizing import REFERENCE, sized, streams_of
+from rackgate.loadgen.progress import StreamTeller, watch
+from rackgate.loadgen.remote.machines import address_of
+from rackgate.loadgen.running import checked
+from rackgate.nouns.load import Load
+from rackgate.nouns.target import LoadMachines
 
 _END_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """Offers loads to one endpoint. Their prompts come from `seed`, so that no call repeats another's."""
+class LoadRunner:
+    """Offers loads to one endpoint; `seed` makes their prompts, so that no two calls repeat a prompt."""
 
     endpoint: Endpoint
     folder: Path
@@ -39,20 +43,15 @@ class Caller:
         look: int = 0,
         requests: int | None = None,
     ) -> tuple[OfferedLoad, bool]:
-        """Return what was measured, with the engine's prefix-cache counters, and whether Ctrl-C ended it."""
-        from rackgate.engines.metrics_page import MetricsPage
-        from rackgate.loadgen import start_load
-        from rackgate.loadgen.engine_counters.prefix_cache import counters_meanwhile, read_pages
-        from rackgate.loadgen.progress import StreamTeller, watch
-
-        goes = self.endpoint
-        page = MetricsPage(url=f"{goes.url}/metrics", headers=goes.headers, route=goes.route)
-        pages = {goes.entity: page}
+        """Return the offered load with prefix-cache counters, and whether Ctrl-C interrupted it."""
+        endpoint = self.endpoint
+        page = MetricsPage(url=f"{endpoint.url}/metrics", headers=endpoint.headers, route=endpoint.route)
+        pages = {endpoint.entity: page}
         path = samples or self.folder / f"{label}.{look}.parquet"
         interrupted = False
         before = read_pages(pages)
         with start_load(
-            load, [goes], label=label, samples_path=path, seed=self.seed, look=look,
+            load, [endpoint], label=label, samples_path=path, seed=self.seed, look=look,
             requests=requests, warmup=look == 0, machines=self.machines,
         ) as running:  # fmt: skip
             try:
@@ -64,23 +63,17 @@ class Caller:
                 offered = running.finish(load.limits.connect_s + _END_LIMIT_S)
         return replace(offered, prefix=counters_meanwhile(before, read_pages(pages))), interrupted
 
-    def instrument(self, load: Load) -> InstrumentError:
-        """Return the error of the load generator, measured with as many streams as a load has at once."""
-        from rackgate.loadgen import measure_instrument
-        from rackgate.loadgen.instrument.sizing import REFERENCE, sized, streams_of
-
+    def measure_instrument(self, load: Load) -> InstrumentError:
+        """Return the error of the load generator, measured at the number of streams of a load."""
         reference = sized(REFERENCE, streams_of(load, 1))
         return measure_instrument(reference, samples_path=self.folder / "reference.parquet", seed=self.seed)
 
 
-def fitted(load: Load, endpoint: Endpoint) -> Load:
-    """Return the load with the context that its endpoint tells. Raises `ValueError` if it cannot be offered.
+def with_context_of(load: Load, endpoint: Endpoint) -> Load:
+    """Return the load with the context length of its endpoint. Raises `ValueError` if it cannot be offered.
 
-    The endpoint is asked only where the load is possible without that.
+    The endpoint is asked only if the load is valid without its context length.
     """
-    from rackgate.engines.context import context_of
-    from rackgate.loadgen.running import checked
-
     checked(load)
     if load.context_tokens is not None:
         return load
@@ -93,12 +86,8 @@ def fitted(load: Load, endpoint: Endpoint) -> Load:
     return load
 
 
-def endpoint_of(options: argparse.Namespace) -> Endpoint:
-    """Return where the load goes. Raises `ValueError`."""
-    from rackgate.engines.protocols.protocol import protocol_named
-    from rackgate.loadgen import Endpoint
-    from rackgate.loadgen.http.transport import Server
-
+def endpoint_from_options(options: argparse.Namespace) -> Endpoint:
+    """Return the endpoint of the load. Raises `ValueError`."""
     Server.of(options.url)
     protocol = options.protocol or "openai"
     protocol_named(protocol)
@@ -115,11 +104,8 @@ def endpoint_of(options: argparse.Namespace) -> Endpoint:
     )
 
 
-def machines_of(options: argparse.Namespace) -> LoadMachines | None:
-    """Return the load machines, None for this one. Raises `ValueError`."""
-    from rackgate.loadgen.remote.machines import address_of
-    from rackgate.nouns.target import LoadMachines
-
+def machines_from_options(options: argparse.Namespace) -> LoadMachines | None:
+    """Return the load machines, None for this machine. Raises `ValueError`."""
     if options.ray is None:
         if options.ray_nodes is not None:
             raise ValueError("--ray-nodes needs --ray")

@@ -1,14 +1,13 @@
-"""The options of `rackgate load` that say what is offered, and the load that they describe."""
+"""Load options of `rackgate load`, and the load that they describe."""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-
     from rackgate.nouns.load import Limits, Load, Phase, Spread
 
 
@@ -16,7 +15,7 @@ _REQUESTS = 200
 _LIMITS = ("connect", "first_token", "stall", "total")
 
 
-def add_shape(group: Any) -> None:
+def add_load_options(group: Any) -> None:
     """Add the options."""
     group.add_argument("--workload", metavar="CLASS", help="lengths of a class of work (see docs)")
     group.add_argument("--concurrency", type=int, help="in flight; with --rate the cap (default: 8; 512)")
@@ -52,20 +51,20 @@ def add_shape(group: Any) -> None:
         group.add_argument(f"--{name.replace('_', '-')}-limit", type=float, metavar="S", help="give up then")
 
 
-def load_of(options: argparse.Namespace) -> Load:
+def load_from_options(options: argparse.Namespace) -> Load:
     """Return the load that the options describe. Raises `ValueError`."""
     from rackgate.nouns.load import Arrival
 
-    known = _known(options)
+    workload = _workload(options)
     phases = tuple(map(_phase, options.phases))
     timed = options.trace is not None and options.rate is None and not phases and options.concurrency is None
     by_rate = options.rate is not None or phases
     arrival = Arrival(options.arrival or ("poisson" if by_rate else "trace" if timed else "closed"))
     if arrival is not Arrival.CLOSED and arrival is not Arrival.TRACE and not by_rate:
         raise ValueError(f"{arrival} arrivals need --rate or --phase")
-    cap = 512 if arrival is not Arrival.CLOSED else known.concurrency if options.workload else 8
+    cap = 512 if arrival is not Arrival.CLOSED else workload.concurrency if options.workload else 8
     load = replace(
-        known,
+        workload,
         **_lengths(options),
         arrival=arrival,
         concurrency=options.concurrency if options.concurrency is not None else cap,
@@ -84,21 +83,21 @@ def load_of(options: argparse.Namespace) -> Load:
         workers=options.workers,
         warmup_requests=options.warmup,
         seed=options.seed,
-        limits=_limits(known.limits, options),
-        protocol=options.protocol or known.protocol,
+        limits=_limits(workload.limits, options),
+        protocol=options.protocol or workload.protocol,
         ttft_bound_ms=options.slo_ttft_ms,
         tpot_bound_ms=options.slo_tpot_ms,
         e2e_bound_ms=options.slo_e2e_ms,
     )
-    return _with_end(load, options)
+    return _with_stop_rule(load, options)
 
 
-def _known(options: argparse.Namespace) -> Load:
+def _workload(options: argparse.Namespace) -> Load:
     from rackgate.nouns.load import Load
 
     if options.workload is None:
         return Load(name="load", prompt_tokens=128, output_tokens=32)
-    from rackgate.config.workloads import workloads
+    from rackgate.config.acceptance_file import workloads
 
     if options.workload not in workloads():
         raise ValueError(f"no workload {options.workload!r}; valid: {', '.join(workloads())}")
@@ -106,7 +105,7 @@ def _known(options: argparse.Namespace) -> Load:
 
 
 def _lengths(options: argparse.Namespace) -> Mapping[str, Any]:
-    """Return the lengths that were given; a mean without a spread is the length of every request."""
+    """Return the given lengths; a mean without a spread is the length of every request."""
     found: dict[str, Any] = {}
     for name in ("prompt", "output"):
         tokens, spread = getattr(options, f"{name}_tokens"), getattr(options, f"{name}_spread")
@@ -152,7 +151,7 @@ def _limits(known: Limits, options: argparse.Namespace) -> Limits:
     return replace(known, **{f"{name}_s": value for name, value in given.items() if value is not None})
 
 
-def _with_end(load: Load, options: argparse.Namespace) -> Load:
+def _with_stop_rule(load: Load, options: argparse.Namespace) -> Load:
     """Return the load with its stop rule: a number of requests, a duration, or a whole trace."""
     requests, duration_s = options.requests, options.duration
     if requests is not None and requests < 1:

@@ -1,4 +1,4 @@
-"""Which cards an engine uses: its processes on the cards, else what its environment lets it see."""
+"""Assignment of cards to engines: by the processes on a card, else by the engine's environment."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from rackgate.discovery.machine import FoundCard, Service
 
 
-def assigned_cards(
+def cards_by_engine(
     engines: tuple[Service, ...],
     cards: tuple[FoundCard, ...],
     busy: Mapping[int, frozenset[int]],
     parents: Mapping[int, int],
 ) -> dict[int, tuple[int, ...]]:
-    """Return the cards' indices by the engine's port; an engine of which nothing tells has no entry.
+    """Return card indices by the port of their engine; an engine without a known card has no entry.
 
-    `busy` are the processes on each card, `parents` the parent of each process. A card goes to one engine.
+    `busy` holds the processes on each card, `parents` the parent of each process. A card has one engine.
     """
     found: dict[int, tuple[int, ...]] = {}
     taken: set[int] = set()
@@ -33,16 +33,15 @@ def _by_process(
 ) -> tuple[int, ...]:
     if engine.pid is None:
         return ()
-    return tuple(
-        sorted(
-            index
-            for index, processes in busy.items()
-            if any(_descends(one, engine.pid, parents) for one in processes)
-        )
-    )
+    own = [
+        index
+        for index, processes in busy.items()
+        if any(_is_descendant(process, engine.pid, parents) for process in processes)
+    ]
+    return tuple(sorted(own))
 
 
-def _descends(process: int, ancestor: int, parents: Mapping[int, int]) -> bool:
+def _is_descendant(process: int, ancestor: int, parents: Mapping[int, int]) -> bool:
     seen: set[int] = set()
     while process not in seen:
         if process == ancestor:

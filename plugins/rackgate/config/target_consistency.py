@@ -1,24 +1,25 @@
-"""What a target file says that cannot all be true: cards, names and addresses that are another's."""
+"""Contradictions in a target file: cards, names and addresses that are used twice or do not exist."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from rackgate.config.problems import nearest
 from rackgate.config.target_tables import CARDS_UNREAD, UNREAD, EngineTable, TargetFile
 from rackgate.engines.gateway_backends import EACH, named_backends
 
+CheckSettings = Callable[[Mapping[str, object]], Sequence[str]]
+"""Returns the problems of a launcher's own table of settings."""
+
 _RESERVED = ("gateway", "rack")
-"""Entities that every run has; nothing else may go by their names."""
+"""Entities of every run; their names are not free."""
 
 _PORTS = {"http": 80, "https": 443}
 
 
-def contradictions(
-    parsed: TargetFile, launchers: Mapping[str, Callable[[Mapping[str, object]], list[str]]]
-) -> list[str]:
-    """Return one line for each; what could not be read (`UNREAD`) contradicts nothing."""
+def contradictions(parsed: TargetFile, launchers: Mapping[str, CheckSettings]) -> list[str]:
+    """Return one line for each contradiction; an `UNREAD` field contradicts nothing."""
     problems = _twice("node", [node.name for node in parsed.node])
     problems += _twice("engine", [engine.name for engine in parsed.engine])
     problems += _twice("served_by", [name for engine in parsed.engine for name in set(engine.served_by)])
@@ -44,9 +45,9 @@ def _twice(what: str, names: list[str]) -> list[str]:
 
 
 def _telemetry(parsed: TargetFile) -> list[str]:
-    """Return the sources of signals that the file does not say how to reach."""
+    """Return the sources of signals without a way to reach them."""
     problems = []
-    prometheus = parsed.telemetry.prometheus if parsed.telemetry else None
+    prometheus = parsed.telemetry.prometheus
     for index, node in enumerate(parsed.node):
         asked, where = node.telemetry, f"node[{index}].telemetry"
         if asked is None:
@@ -68,7 +69,7 @@ def _telemetry(parsed: TargetFile) -> list[str]:
 
 
 def _names(parsed: TargetFile) -> list[str]:
-    """Return the names that another entity of a run goes by: a check's identity must tell them apart."""
+    """Return the names that two entities of a run would share: a check's identity names its entity."""
     nodes = {node.name: "a node" for node in parsed.node}
     pools = {engine.pool: "a pool" for engine in parsed.engine}
     every_run = dict.fromkeys(_RESERVED, "a name that every run uses itself")
@@ -107,9 +108,7 @@ def _cards(parsed: TargetFile) -> list[str]:
     return problems
 
 
-def _launching(
-    engine: EngineTable, launchers: Mapping[str, Callable[[Mapping[str, object]], list[str]]]
-) -> list[str]:
+def _launching(engine: EngineTable, launchers: Mapping[str, CheckSettings]) -> list[str]:
     if engine.launcher == UNREAD:
         return []
     if engine.launcher not in launchers:
@@ -120,10 +119,7 @@ def _launching(
     return problems
 
 
-def _gateway(
-    parsed: TargetFile, launchers: Mapping[str, Callable[[Mapping[str, object]], list[str]]]
-) -> list[str]:
-    """Return what is wrong with a gateway that is found, or that is started in front of the engines."""
+def _gateway(parsed: TargetFile, launchers: Mapping[str, CheckSettings]) -> list[str]:
     gateway = parsed.gateway
     if gateway is None or gateway.launcher == UNREAD:
         return []
@@ -149,7 +145,7 @@ def _gateway(
 
 
 def _addresses(parsed: TargetFile) -> list[str]:
-    """Return the addresses that stand twice: one server would be counted as two, or one node as another."""
+    """Return the addresses that are given twice: one server would be counted as two."""
     given = [(f"engine[{index}].url", engine.url) for index, engine in enumerate(parsed.engine)]
     given += [(f"node[{index}].exporter", node.exporter) for index, node in enumerate(parsed.node)]
     given.append(("gateway.url", parsed.gateway.url if parsed.gateway else None))
@@ -169,6 +165,6 @@ def _place(url: str) -> tuple[object, ...]:
     parts = urlsplit(url)
     try:
         port = parts.port
-    except ValueError:  # no number: the launcher will say so
+    except ValueError:  # no number: the check of the launcher reports it
         return (url,)
     return (parts.scheme, parts.hostname, port or _PORTS.get(parts.scheme), parts.path.rstrip("/"))

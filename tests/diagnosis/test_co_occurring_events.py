@@ -1,6 +1,7 @@
 import pytest
 
-from rackgate.diagnosis import Happening, happenings_of, imbalance_of, seen_at_the_same_time
+from rackgate.diagnosis.co_occurring_events import CoOccurringEvent, co_occurring_events, gateway_imbalance
+from rackgate.diagnosis.correlate import correlate
 from rackgate.loadgen import SampleTable
 from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.load import Origin
@@ -12,50 +13,50 @@ from rackgate.telemetry.table import TelemetryTable
 SECOND = 1_000_000_000
 
 
-def happening(kind, start_s, end_s, entity="n1/gpu0"):
-    return Happening(
+def event(kind, start_s, end_s, entity="n1/gpu0"):
+    return CoOccurringEvent(
         kind=kind, entity=entity, text=kind, start_ns=int(start_s * SECOND), end_ns=int(end_s * SECOND)
     )
 
 
 def test_what_overlaps_most_comes_first():
-    events = [happening("short", 11, 12), happening("long", 10, 18), happening("elsewhere", 30, 40)]
-    found = seen_at_the_same_time([(10 * SECOND, 20 * SECOND)], events)
-    assert [(one.happening.kind, one.overlap_s, one.share) for one in found] == [
+    events = [event("short", 11, 12), event("long", 10, 18), event("elsewhere", 30, 40)]
+    found = correlate([(10 * SECOND, 20 * SECOND)], events)
+    assert [(one.event.kind, one.overlap_s, one.share) for one in found] == [
         ("long", 8.0, 0.8),
         ("short", 1.0, 0.1),
     ]
 
 
 def test_of_equal_overlap_the_one_that_fits_better_comes_first():
-    events = [happening("always", 0, 1000), happening("exact", 10, 20)]
-    found = seen_at_the_same_time([(10 * SECOND, 20 * SECOND)], events)
-    assert [one.happening.kind for one in found] == ["exact", "always"]
+    events = [event("always", 0, 1000), event("exact", 10, 20)]
+    found = correlate([(10 * SECOND, 20 * SECOND)], events)
+    assert [one.event.kind for one in found] == ["exact", "always"]
 
 
 def test_a_moment_has_some_slack():
-    found = seen_at_the_same_time([(10 * SECOND, 20 * SECOND)], [happening("xid", 9.5, 9.5)])
+    found = correlate([(10 * SECOND, 20 * SECOND)], [event("xid", 9.5, 9.5)])
     assert [one.overlap_s for one in found] == [pytest.approx(0.5)]
-    assert seen_at_the_same_time([(10 * SECOND, 20 * SECOND)], [happening("xid", 8.0, 8.0)]) == ()
+    assert correlate([(10 * SECOND, 20 * SECOND)], [event("xid", 8.0, 8.0)]) == ()
 
 
 def test_windows_that_overlap_count_once():
     windows = [(10 * SECOND, 20 * SECOND), (15 * SECOND, 25 * SECOND)]
-    (found,) = seen_at_the_same_time(windows, [happening("throttle", 0, 100)])
+    (found,) = correlate(windows, [event("throttle", 0, 100)])
     assert (found.overlap_s, found.share) == (15.0, 1.0)
 
 
 def test_what_happened_several_times_is_said_once_with_the_time_of_all():
-    events = [happening("queue", 11, 13), happening("queue", 15, 18), happening("queue", 12, 13, "n1/gpu1")]
-    found = seen_at_the_same_time([(10 * SECOND, 20 * SECOND)], events)
-    assert [(one.happening.entity, one.overlap_s, one.share) for one in found] == [
+    events = [event("queue", 11, 13), event("queue", 15, 18), event("queue", 12, 13, "n1/gpu1")]
+    found = correlate([(10 * SECOND, 20 * SECOND)], events)
+    assert [(one.event.entity, one.overlap_s, one.share) for one in found] == [
         ("n1/gpu0", 5.0, 0.5),
         ("n1/gpu1", 1.0, 0.1),
     ]
 
 
 def test_it_says_that_it_was_seen_and_not_that_it_was_the_cause():
-    (found,) = seen_at_the_same_time([(0, 10 * SECOND)], [happening("throttle", 0, 5)])
+    (found,) = correlate([(0, 10 * SECOND)], [event("throttle", 0, 5)])
     assert found.text == "seen at the same time: throttle on n1/gpu0 (50% of the time)"
 
 
@@ -67,7 +68,7 @@ def readings(field, values, entity="n1/gpu0"):
 
 
 def happened(rows, faults=()):
-    found = happenings_of(TelemetryTable.from_readings(rows), faults)
+    found = co_occurring_events(TelemetryTable.from_readings(rows), faults)
     return [(one.kind, one.entity, one.text, one.start_ns // SECOND, one.end_ns // SECOND) for one in found]
 
 
@@ -153,7 +154,7 @@ def through_gateway(*shares, seconds=10, rate=40):
 
 
 def test_an_engine_that_gets_far_more_than_its_share_is_an_imbalance():
-    found = imbalance_of(through_gateway(8, 1, 1), ("e0", "e1", "e2"))
+    found = list(gateway_imbalance(through_gateway(8, 1, 1), ("e0", "e1", "e2")))
     assert {(one.kind, one.entity, one.text) for one in found} == {
         ("imbalance", "e0", "the gateway gave it 80% of the requests, fair were 33%")
     }
@@ -161,7 +162,7 @@ def test_an_engine_that_gets_far_more_than_its_share_is_an_imbalance():
 
 
 def test_an_engine_that_the_gateway_passes_over_is_seen():
-    found = imbalance_of(through_gateway(5, 5, 0), ("e0", "e1", "e2"))
+    found = list(gateway_imbalance(through_gateway(5, 5, 0), ("e0", "e1", "e2")))
     assert ("e2", "the gateway gave it no request") in {(one.entity, one.text) for one in found}
 
 
@@ -176,8 +177,8 @@ def test_an_engine_that_the_gateway_passes_over_is_seen():
     ids=["fair", "as fair as it can be", "too few requests", "one engine"],
 )
 def test_what_is_fair_or_cannot_be_told_is_no_imbalance(table, engines):
-    assert imbalance_of(table, engines) == ()
+    assert list(gateway_imbalance(table, engines)) == []
 
 
 def test_nothing_happened_where_nothing_was_read():
-    assert happenings_of(TelemetryTable.from_readings([])) == ()
+    assert co_occurring_events(TelemetryTable.from_readings([])) == ()
