@@ -35,8 +35,8 @@ IMPORTED = (
     rackgate,
     rackgate_reports,
 )
-"""A run in this process forgets the modules that it imported: compiled ones cannot be imported again, and of the
-others two copies would know two classes of each exception."""
+"""A run in this process forgets its imports: compiled modules cannot be imported again, and two copies of the
+others would have two classes of each exception."""
 
 CONFTEST = """
 import json, os, pathlib

@@ -63,6 +63,7 @@ SHARE = "a number above 0 and at most 1"
 FLAG = "true or false"
 TABLES = "a list of tables"
 TABLE = "a table"
+"""Of a key that only the run itself sets."""
 
 _FITS: dict[str, Callable[[object], bool]] = {
     TEXT: _is_text,
@@ -95,8 +96,9 @@ def problems_of(settings: Mapping[str, object], keys: Mapping[str, Key]) -> list
     for name, value in settings.items():
         key = keys.get(name)
         if key is None:
-            near = difflib.get_close_matches(name, keys, n=1, cutoff=0.5)
-            valid = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(sorted(keys))}"
+            written = sorted(key for key in keys if keys[key].kind != TABLE)
+            near = difflib.get_close_matches(name, written, n=1, cutoff=0.5)
+            valid = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(written)}"
             found.append(f"unknown key {name!r}; {valid}")
         elif not _FITS[key.kind](value):
             found.append(f"{name!r} must be {key.kind}, not {value!r}")
