@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.hosts.child import Child, ChildDied
-from rackgate.telemetry.cards.nvml_wire import answer_of, numbers_line, words_line
+from rackgate.hosts.child_process import Child, ChildDied
+from rackgate.telemetry.cards.nvml_protocol import answer_of, numbers_line, words_line
 
 MOMENTS = st.integers(0, 2**62)
 VALUES = st.lists(st.floats(allow_nan=False), max_size=64)

@@ -7,7 +7,7 @@ from rackgate.config.target_file import parse_target
 from rackgate.metrics.shipped import shipped_registry
 from rackgate.nouns.node import Card, Node
 from rackgate.nouns.slo import Op, Scope, Slo
-from rackgate.telemetry.cards.dcgm import listed_cards, pages_of, parse_page
+from rackgate.telemetry.cards.dcgm_exporter_page import listed_cards, pages_of, parse_page
 
 METRICS = shipped_registry().metrics
 

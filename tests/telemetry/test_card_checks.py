@@ -19,8 +19,8 @@ from rackgate.telemetry.card_checks import (
 )
 from rackgate.telemetry.cards.clock_events import FAULT_BITS
 from rackgate.telemetry.reading import Reading
-from rackgate.telemetry.series_findings import growth, highest, least, mean_over, most_per_minute
 from rackgate.telemetry.table import Series, TelemetryTable
+from rackgate.telemetry.window_findings import growth, highest, least, mean_over, most_per_minute
 
 SECOND = 1_000_000_000
 

@@ -2,7 +2,7 @@ import pytest
 
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Card, Node
-from rackgate.telemetry.cards.dcgm import parse_page
+from rackgate.telemetry.cards.dcgm_exporter_page import parse_page
 from rackgate.telemetry.cards.dcgm_names import NAMES
 from rackgate.telemetry.reading import CARD_FIELDS, REQUIRED
 

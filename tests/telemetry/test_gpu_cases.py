@@ -21,7 +21,7 @@ from rackgate.preflight.driver import probe_domains
 from rackgate.preflight.host_findings import probe_hosts
 from rackgate.preflight.nodes import measured_cards
 from rackgate.telemetry.cards.clock_events import clock_event_names
-from rackgate.telemetry.cards.dcgm import is_blank, parse_page, samples_by_card
+from rackgate.telemetry.cards.dcgm_exporter_page import is_blank, parse_page, samples_by_card
 from rackgate.telemetry.cards.nvidia_smi_source import SmiSource
 from rackgate.telemetry.cards.nvml import (
     card_signals,
@@ -42,7 +42,7 @@ def text(name):
 
 
 def samples(page):
-    from rackgate.telemetry.cards.dcgm import _samples
+    from rackgate.telemetry.cards.dcgm_exporter_page import _samples
 
     return list(_samples(page))
 

@@ -17,7 +17,7 @@ from rackgate.nouns.measurement import Reason
 from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.preflight.driver import probe_domains, probe_driver
 from rackgate.preflight.inventory import probe_holders, probe_listing, probe_pins
-from rackgate.telemetry.cards.dcgm import listed_cards, pages_of
+from rackgate.telemetry.cards.dcgm_exporter_page import listed_cards, pages_of
 
 METRICS = shipped_registry().metrics
 

@@ -15,7 +15,7 @@ from waiting import until
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Card, Node
 from rackgate.simulator import RackSettings, start_rack
-from rackgate.telemetry.cards.prometheus import PrometheusApi, PrometheusProblem, PrometheusSource
+from rackgate.telemetry.cards.prometheus_source import PrometheusApi, PrometheusProblem, PrometheusSource
 from rackgate.telemetry.reading import REQUIRED
 
 pytestmark = pytest.mark.slow

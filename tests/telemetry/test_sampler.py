@@ -13,7 +13,7 @@ import rackgate.telemetry.sampler as sampler_module
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Card, Node
 from rackgate.rejudge.telemetry import telemetry_window
-from rackgate.telemetry.cards.exporter import ExporterSource
+from rackgate.telemetry.cards.exporter_source import ExporterSource
 from rackgate.telemetry.reading import CARD_FIELDS, FIELDS, REQUIRED, Reading
 from rackgate.telemetry.sampler import Sampler
 from rackgate.telemetry.table import TelemetryTable

@@ -13,7 +13,7 @@ from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Card, Node, NodeAccess
 from rackgate.nouns.slo import Op, Scope, Slo
 from rackgate.nouns.target import Target
-from rackgate.telemetry.cards.dcgm import parse_page
+from rackgate.telemetry.cards.dcgm_exporter_page import parse_page
 from rackgate.telemetry.reading import Reading
 
 METRICS = shipped_registry().metrics

@@ -12,7 +12,7 @@ from rackgate.hosts.pci import canonical_pci
 from rackgate.hosts.runner import Command, Runner
 from rackgate.hosts.tools.nvidia_smi import driver_problem, parse_query
 from rackgate.nouns.node import Card, Node
-from rackgate.telemetry.cards.dcgm import samples_by_card
+from rackgate.telemetry.cards.dcgm_exporter_page import samples_by_card
 from rackgate.telemetry.cards.nvml_source import NvmlSource
 from rackgate.telemetry.reading import Reading
 

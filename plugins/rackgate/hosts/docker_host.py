@@ -17,9 +17,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rackgate.hosts.child import kill_group
-from rackgate.hosts.leases import Leases
+from rackgate.hosts.child_process import kill_group
 from rackgate.hosts.runner import SBIN, Command, Ran, run_process, with_root
+from rackgate.hosts.shared_resources import Leases
 from rackgate.hosts.shell_files import read_files
 from rackgate.nouns.measurement import Reason
 

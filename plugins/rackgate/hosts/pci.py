@@ -1,4 +1,4 @@
-"""PCI addresses in one spelling, whoever wrote them."""
+"""Canonical spelling of PCI addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a node is asked: by files and commands, here, below a root, or over SSH. One interface."""
+"""Runners: read files and run commands of a node, locally or below a stand-in root."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rackgate.hosts.child import kill_group
+from rackgate.hosts.child_process import kill_group
 from rackgate.nouns.measurement import Reason
 
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
@@ -46,7 +46,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What came of it: text, or the reason why there is none. `status` is the command's own."""
+    """The result of a command: text, or the reason why there is none. `status` is its exit status."""
 
     text: str = ""
     error: str = ""
@@ -61,18 +61,18 @@ class Ran:
 
 
 class Runner(Protocol):
-    """One node that can be asked. Nothing is raised for what the node does."""
+    """A node that can be asked. Nothing is raised for what the node does."""
 
     name: str
 
     def run(self, command: Command, deadline_s: float) -> Ran:
-        """Return what a command says, within the deadline."""
+        """Return the result of a command within the deadline."""
 
     def read(self, patterns: Sequence[str], deadline_s: float) -> Mapping[str, Ran]:
         """Return the files that match shell patterns, by path; a path without a file has no entry."""
 
     def close(self) -> None:
-        """Let go of the node; safe to call twice."""
+        """Release the node; safe to call twice."""
 
 
 def run_process(
@@ -82,10 +82,10 @@ def run_process(
     silence_s: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Ran:
-    """Run a process here; at the deadline its whole group is killed and not waited for.
+    """Run a local process; at the deadline its whole group is killed and not waited for.
 
-    So it is when it prints nothing for `silence_s`; what it printed until then is kept. `environment` is
-    all that it gets, None for our own.
+    The same happens after `silence_s` without output; earlier output is kept. `environment` is its whole
+    environment, None for ours.
     """
     try:
         process = subprocess.Popen(
@@ -120,7 +120,7 @@ def run_process(
 
 
 def _listen(process: subprocess.Popen[bytes], deadline_s: float, silence_s: float) -> tuple[bytes, bytes]:
-    """Return both outputs of a process that ends; raises `TimeoutExpired` with the limit that it broke."""
+    """Return both outputs of a process; raises `TimeoutExpired` with the broken limit."""
     heard = {process.stdout: bytearray(), process.stderr: bytearray()}
     ends = time.monotonic() + deadline_s
     with selectors.DefaultSelector() as selector:
@@ -150,7 +150,7 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
 
 
 def judged(what: str, status: int, out: str, error: str) -> Ran:
-    """Return what an ended command means, by its status and its words."""
+    """Return the meaning of an ended command by its status and output."""
     first = error.strip().splitlines()[:1] or out.strip().splitlines()[:1]
     said = f"{what}: {first[0][:200]}" if first else f"{what} ended with {status}"
     reason = None
@@ -190,7 +190,7 @@ class LocalRunner:
 
 
 class RootRunner:
-    """A folder that stands in for a machine: its files, and `commands/NAME.txt` for what commands say.
+    """A folder that stands in for a machine: its files, and `commands/NAME.txt` for outputs of commands.
 
     NAME is the command line with every run of other characters than letters, digits, dot, dash and
     underscore as one underscore, 120 characters at most. A file that begins with `exit N` gives that
@@ -250,7 +250,7 @@ def _for_each_card(text: str, cards: int) -> str:
 
 
 def with_root(run: Callable[[Sequence[str]], Ran], command: Command, *, sudo: bool, is_root: bool) -> Ran:
-    """Run a command as it is; refused, with `sudo -n` if allowed; else say the smallest cure."""
+    """Run a command; if it is refused, with `sudo -n` if allowed, or return the smallest cure."""
     first = run(command.argv)
     if first.reason is not Reason.NO_PERMISSION or is_root:
         return first

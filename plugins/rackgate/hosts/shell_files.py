@@ -1,4 +1,4 @@
-"""Many files of another machine in one answer of its shell."""
+"""Many files of a remote machine in one shell command."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _CAUSES = (
 
 
 class SshRunner:
-    """One node. `destination` is what one would give to `ssh`; `config` another file than the user's.
+    """Runner of one node over SSH. `destination` is as for `ssh`; `config` replaces the user's file.
 
     All runners of a process to one node share one connection, which ends when the last is closed.
     """

@@ -1,4 +1,4 @@
-"""One connection of the system's OpenSSH client to a node, which all commands of this process share."""
+"""The shared OpenSSH connection to a node: one for all commands of this process."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rackgate.hosts.leases import Leases
 from rackgate.hosts.runner import Ran, run_process
+from rackgate.hosts.shared_resources import Leases
 from rackgate.nouns.measurement import Reason
 
 GRACE_S = 2.0
-"""What a command gets beyond its deadline, for the way there and back."""
+"""Seconds beyond a command's deadline for the way there and back."""
 
 _MOST_SESSIONS = 8  # sshd's MaxSessions is 10 for each connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshAddress:
-    """What one would give to `ssh`, and `config`, another file than the user's."""
+    """The destination as for `ssh`, and `config`, which replaces the user's file."""
 
     destination: str
     config: Path | None = None

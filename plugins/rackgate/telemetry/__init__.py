@@ -1,1 +1,1 @@
-"""The rack's own signals on the requests' time axis."""
+"""Telemetry: signals of cards, hosts, chassis, kernels and engines on the requests' time axis."""

@@ -1,4 +1,4 @@
-"""Which sources read a rack: from the target's nodes and engines and how each node may be asked."""
+"""Assembly of a rack's sources from its target: cards, hosts, kernel logs, chassis, engine pages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rackgate.hosts.runner import LocalRunner, RootRunner, Runner
 from rackgate.hosts.ssh import SshRunner
 from rackgate.nouns.node import Node, NodeAccess, Redfish
 from rackgate.nouns.target import Target
-from rackgate.telemetry.cards.exporter import ExporterSource
+from rackgate.telemetry.cards.exporter_source import ExporterSource
 from rackgate.telemetry.cards.nvidia_smi_source import SmiSource
-from rackgate.telemetry.cards.prometheus import PrometheusSource
+from rackgate.telemetry.cards.prometheus_source import PrometheusSource
 from rackgate.telemetry.chassis.redfish_client import RedfishLogin
 from rackgate.telemetry.chassis.redfish_source import RedfishSource
 from rackgate.telemetry.engine_metrics import EngineMetricsSource
@@ -27,12 +27,12 @@ from rackgate.telemetry.source import Source
 _KMSG = Path("/dev/kmsg")
 
 CARD_SOURCES = ("exporter", "prometheus", "nvml", "nvidia-smi")
-"""Where the signals of a node's cards can come from; exactly one is asked."""
+"""The kinds of card sources; exactly one is used per node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryPlan:
-    """How a rack is read. `nodes` is by name; a node that is not there has only its exporter.
+    """The access to each node by name; a node that is missing has only its exporter.
 
     `with_cards` are the nodes that should have cards.
     """
@@ -51,7 +51,7 @@ class TelemetryPlan:
 
 
 def plan_of(target: Target) -> TelemetryPlan:
-    """Return how a rack is read, as its target declares it."""
+    """Return the plan that a target declares."""
     return TelemetryPlan(
         nodes={node.name: node.access for node in target.nodes},
         with_cards=frozenset(node.name for node in target.nodes if node.cards),
@@ -62,7 +62,7 @@ def plan_of(target: Target) -> TelemetryPlan:
 
 
 def runner_of(node: str, access: NodeAccess, plan: TelemetryPlan) -> Runner | None:
-    """Return how commands and files of a node are had, None if they may not be."""
+    """Return the runner of a node, None if the target opens no way into its host."""
     if access.root is not None:
         return RootRunner(_folder(access.root), node)
     if access.local:
@@ -101,7 +101,7 @@ def card_kind_of(node: Node, plan: TelemetryPlan) -> str:
 
 
 def card_source_of(node: Node, plan: TelemetryPlan) -> Source:
-    """Return the one source of the signals of a node's cards."""
+    """Return the card source of a node."""
     kind, access = card_kind_of(node, plan), plan.access(node.name)
     if kind == "nvml":
         from rackgate.telemetry.cards.nvml_source import NvmlSource

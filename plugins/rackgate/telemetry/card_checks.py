@@ -1,4 +1,4 @@
-"""What a card's signals say over a load: throttling, idleness, shares of a limit, who is unlike its peers."""
+"""Findings on a card's signals over a window: throttling, idleness, shares of a limit, peers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from rackgate.nouns.measurement import Reason, Symptom
 from rackgate.telemetry.cards.clock_events import CLOCK_EVENTS, clock_event_names
-from rackgate.telemetry.series_findings import (
+from rackgate.telemetry.table import Series, TelemetryTable
+from rackgate.telemetry.window_findings import (
     Finding,
     growth,
     highest,
@@ -18,7 +19,6 @@ from rackgate.telemetry.series_findings import (
     uncovered,
     window_values,
 )
-from rackgate.telemetry.table import Series, TelemetryTable
 
 THROTTLE_COUNTERS = ("sw_thermal_slowdown_ns", "hw_thermal_slowdown_ns", "hw_power_brake_ns")
 """Counters of the clock events that are faults; the power cap is none."""

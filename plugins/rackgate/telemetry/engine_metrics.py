@@ -1,4 +1,4 @@
-"""An engine's own metrics page: queue, cache, tokens, and its view of the time to first token."""
+"""Engine metrics pages: queue, cache, tokens, and the engine's own time to first token."""
 
 from __future__ import annotations
 

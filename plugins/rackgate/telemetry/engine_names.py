@@ -1,4 +1,4 @@
-"""Names of engines' own metrics -> ours."""
+"""Metric names of engines, mapped to ours."""
 
 from __future__ import annotations
 

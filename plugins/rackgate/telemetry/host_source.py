@@ -1,4 +1,4 @@
-"""A host's own signals while it works: CPU, memory, clock, network and InfiniBand ports, disk."""
+"""Host source: CPU, memory, clock, network and InfiniBand ports, disk."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class HostSource:
         return [Reading(t_ns, self._node, self._node, name, None, reason, detail) for name in _FIELDS]
 
     def close(self) -> None:
-        """Let go of the node."""
+        """Release the node."""
         self._runner.close()
 
     def _clock(self) -> Fact:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Node
-from rackgate.telemetry.cards.exporter import ExporterSource
+from rackgate.telemetry.cards.exporter_source import ExporterSource
 from rackgate.telemetry.reading import Reading
 from rackgate.telemetry.source import AskedSeldom, Source
 from rackgate.telemetry.table import TelemetryTable

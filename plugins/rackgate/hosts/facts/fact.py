@@ -1,4 +1,4 @@
-"""One thing that a host says of itself."""
+"""A fact of a host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rackgate.nouns.measurement import Reason
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One value in words, or why there is none. `detail` may say where a value is from."""
+    """A value as text, or the reason why there is none. `detail` may name the source of a value."""
 
     value: str | None
     reason: Reason | None = None

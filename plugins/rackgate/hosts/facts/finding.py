@@ -14,9 +14,9 @@ _UNREAD = Fact(None, Reason.ABSENT, "it was not asked")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFinding:
-    """One problem. `step` is its place in the triage: module, driver, cuda, runtime, network, time.
+    """A problem of a host. `step` is its triage step: module, driver, cuda, runtime, network, time.
 
-    `at_worst` is what it is, or what it could be where something was not read: UNKNOWN of a row then.
+    `at_worst` is its verdict, or the worst that it could be where something was not read.
     """
 
     verdict: Verdict
@@ -30,27 +30,27 @@ Found = list[HostFinding]
 
 
 def fail(text: str, next_step: str) -> HostFinding:
-    """Return what keeps the host from working."""
+    """Return a finding that keeps the host from working."""
     return HostFinding(verdict=Verdict.FAIL, text=text, next_step=next_step, at_worst=Verdict.FAIL)
 
 
 def warn(text: str, next_step: str) -> HostFinding:
-    """Return what works, but not as it could."""
+    """Return a finding of degraded work."""
     return HostFinding(verdict=Verdict.WARN, text=text, next_step=next_step, at_worst=Verdict.WARN)
 
 
 def unknown(text: str, next_step: str) -> HostFinding:
-    """Return what was not read and could be a failure."""
+    """Return an unread fact that could be a failure."""
     return HostFinding(verdict=Verdict.UNKNOWN, text=text, next_step=next_step, at_worst=Verdict.FAIL)
 
 
 def unsure(text: str, next_step: str) -> HostFinding:
-    """Return what was not read and could be a warning at most."""
+    """Return an unread fact that could be a warning at most."""
     return HostFinding(verdict=Verdict.UNKNOWN, text=text, next_step=next_step, at_worst=Verdict.WARN)
 
 
 class Facts:
-    """Facts of one host by name, where one that nobody asked for is a fact without a value."""
+    """Facts of one host by name; an unknown name is a fact without a value."""
 
     def __init__(self, facts: Mapping[str, Fact]) -> None:
         self._facts = facts

@@ -28,7 +28,7 @@ from rackgate.hosts.tools.nvidia_smi_inventory import parse_inventory
 from rackgate.nouns.measurement import Reason
 
 _PATIENCE_S = 1.5
-"""Where no persistence daemon runs `nvidia-smi` wakes every card first: seconds for each."""
+"""Seconds per card that `nvidia-smi` needs without a persistence daemon, since it wakes every card."""
 
 
 def driver_mismatch(proc_version: str, said: str) -> tuple[str | None, str | None]:
@@ -230,7 +230,7 @@ FACTS: Mapping[str, Callable[[Mapping[str, Ran], Mapping[str, Ran]], Fact]] = {
     "images": _said("images", str.strip),
     "acs_bridges": _said("bridges", _bridges),
 }
-"""Every fact by name: how it is found in the files and in what the commands said."""
+"""By fact: how it is found in files and in outputs of commands."""
 
 
 def _first(pattern: str, text: str) -> str | None:

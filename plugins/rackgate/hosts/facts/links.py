@@ -1,4 +1,4 @@
-"""What a host says of its links: InfiniBand ports, their partitions, NVSwitches, the IMEX domain, NVMe."""
+"""Host facts about links and drives: InfiniBand, NVSwitches, the IMEX domain, NVMe."""
 
 from __future__ import annotations
 

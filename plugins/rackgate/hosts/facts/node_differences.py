@@ -1,4 +1,4 @@
-"""What should be the same on all nodes: the facts compared, who differs, and where nobody can say."""
+"""Comparison of facts that should be the same on all nodes: outliers and splits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Split:
 def compared_facts(
     known: Mapping[str, Fact], firmware: Mapping[str, str], images: Iterable[str]
 ) -> dict[str, Fact]:
-    """Return all that is compared of one node, by name: also its cards', the controller's, of its images.
+    """Return the comparable facts of a node by name: of the host, its cards, controller and images.
 
     `firmware` holds the controller's versions by its ids, `images` the names of the target's images.
     """
@@ -91,9 +91,9 @@ def _rates(ports: Fact) -> Fact:
 
 
 def outliers(nodes: Mapping[str, Mapping[str, Fact]]) -> tuple[Outlier, ...]:
-    """Return each node whose fact is not that of most nodes; without a majority nobody is blamed.
+    """Return each node whose fact differs from that of most nodes; without a majority there is no outlier.
 
-    A fact that could not be read is not compared: it is unknown, not different.
+    Unread facts are not compared.
     """
     found = []
     for name, known in _known(nodes):
@@ -121,7 +121,7 @@ def splits(nodes: Mapping[str, Mapping[str, Fact]]) -> tuple[Split, ...]:
 
 
 def _known(nodes: Mapping[str, Mapping[str, Fact]]) -> list[tuple[str, dict[str, str]]]:
-    """Return, of each fact that two nodes or more tell, the value by node."""
+    """Return the values by node of each fact that at least two nodes have."""
     names = dict.fromkeys(name for facts in nodes.values() for name in facts)
     found = []
     for name in names:

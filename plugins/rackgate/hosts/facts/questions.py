@@ -1,4 +1,4 @@
-"""What a host is asked for its facts: files and commands, each with the smallest grant that it needs."""
+"""Files and commands behind the facts of a host, each with the smallest grant that it needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILES = (
     "/sys/class/infiniband/*/ports/*/rate",
     "/sys/class/infiniband/*/fw_ver",
 )
-"""The files of a host that tell a fact, as patterns."""
+"""Patterns of the files behind facts."""
 
 _SHM = "/dev/shm"  # noqa: S108 - it is looked at, nothing is put there
 COMMANDS = {
@@ -67,7 +67,7 @@ COMMANDS = {
         grant="membership of the group docker (which is root's equal), or a rootless daemon",
     ),
 }
-"""What a host is asked, by name."""
+"""Commands by name."""
 
 DRIVERS_TOOL = {"nvidia_smi": "driver_answer", "nvlink": "nvlinks", "cards": "cards_listed"}
-"""The commands that ask the driver, which may hang, and the fact that is what each said."""
+"""Commands that ask the driver and may hang, and the fact that holds each one's output."""

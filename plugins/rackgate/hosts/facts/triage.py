@@ -1,4 +1,4 @@
-"""What is wrong with a host, in the order of triage: kernel module, driver, CUDA, runtime, network, time."""
+"""Triage of a host, in order: kernel module, driver, CUDA, container runtime, network, time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _module(facts: Facts, _: HostDemands) -> Found:
 
 
 def _next_start(facts: Facts, *, refused: bool | None, built: bool | None) -> Found:
-    """Return what keeps a module that is loaded now from being loaded at the next start."""
+    """Return findings that keep a loaded module from loading at the next boot."""
     if refused:
         text = "Secure Boot is on and the module on disk has no signature: the next start refuses it"
         return [warn(text, "Sign it and enrol the key before the acceptance.")]
@@ -60,7 +60,7 @@ def _next_start(facts: Facts, *, refused: bool | None, built: bool | None) -> Fo
 
 
 def _would_be_refused(facts: Facts) -> bool | None:
-    """Return whether Secure Boot is on and the module unsigned; None if what was not read decides it."""
+    """Return whether Secure Boot would refuse the module; None if an unread fact decides it."""
     boot, signer = facts["secure_boot"], facts["module_signer"]
     on = None if boot is None else "secureboot enabled" in boot.lower()
     unsigned = None if signer is None else signer == "none"
@@ -70,7 +70,7 @@ def _would_be_refused(facts: Facts) -> bool | None:
 
 
 def _built(facts: Facts) -> bool | None:
-    """Return whether DKMS has installed the driver for this kernel; None if it is not in its hands."""
+    """Return whether DKMS has installed the driver for this kernel; None if DKMS does not manage it."""
     lines = [line for line in (facts["dkms"] or "").splitlines() if line.startswith("nvidia")]
     if not lines:
         return None
@@ -161,11 +161,11 @@ STEPS: Mapping[str, Callable[[Mapping[str, Fact], HostDemands], list[HostFinding
     "runtime": _step("runtime", _runtime),
     "network": _step("network", _network),
 }
-"""The steps of the triage in their order: facts of a host and what is asked of it in, its findings out."""
+"""The triage steps in order; each maps facts and demands to findings."""
 
 
 def host_findings(facts: Mapping[str, Fact], demands: HostDemands) -> tuple[HostFinding, ...]:
-    """Return problems of a host, the first to look at first; without cards none of a driver."""
+    """Return the findings on a host in triage order; a host without cards has none of a driver."""
     found = [one for look in STEPS.values() for one in look(facts, demands)] if demands.cards else []
     return (*found, *(replace(one, step="time") for one in _clock(facts["clock_offset_s"])))
 

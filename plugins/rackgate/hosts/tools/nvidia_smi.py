@@ -1,4 +1,4 @@
-"""`nvidia-smi` as a source of last resort: its query tables, its sentences, and its silence."""
+"""Readers of `nvidia-smi` query tables and of its error sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nvidia-smi -q -x` -> what driver and cards are, and which processes hold them."""
+"""Reader of `nvidia-smi -q -x`: driver, cards, and the processes that hold them."""
 
 from __future__ import annotations
 

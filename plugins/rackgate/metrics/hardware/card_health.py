@@ -19,7 +19,8 @@ from rackgate.telemetry.card_checks import (
     standing_share,
     throttle_by_counters_s,
 )
-from rackgate.telemetry.series_findings import (
+from rackgate.telemetry.table import TelemetryTable
+from rackgate.telemetry.window_findings import (
     Finding,
     growth,
     highest,
@@ -27,7 +28,6 @@ from rackgate.telemetry.series_findings import (
     least,
     most_per_minute,
 )
-from rackgate.telemetry.table import TelemetryTable
 
 _CLOCKS_SETTING = 0x2
 

@@ -20,8 +20,8 @@ from rackgate.statistics.series import (
 )
 from rackgate.telemetry.card_checks import THROTTLE_COUNTERS, clock_symptoms, throttle_by_counters_s
 from rackgate.telemetry.cards.clock_events import FAULT_BITS
-from rackgate.telemetry.series_findings import Finding
 from rackgate.telemetry.table import Series
+from rackgate.telemetry.window_findings import Finding
 
 POWER = "card:energy_j|card:power_w"
 """What the power of a card is made from."""

@@ -13,7 +13,7 @@ from rackgate.nouns.slo import ONE_VALUE, Slo
 from rackgate.nouns.verdict import Verdict
 from rackgate.telemetry.kernel.window_events import judged_events, unread, words_of
 from rackgate.telemetry.kernel.xid import JudgedEvent, symptom_of
-from rackgate.telemetry.series_findings import Finding
+from rackgate.telemetry.window_findings import Finding
 
 _SHOWN = 3
 

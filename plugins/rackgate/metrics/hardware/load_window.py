@@ -8,7 +8,7 @@ from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples, clocks_apart
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.slo import Slo
-from rackgate.telemetry.series_findings import Finding
+from rackgate.telemetry.window_findings import Finding
 
 
 def window_of(observation: Observation, slo: Slo, entity: str) -> tuple[int, int] | Measurement:

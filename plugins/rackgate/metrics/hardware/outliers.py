@@ -17,8 +17,8 @@ from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.peers import peers_of
 from rackgate.nouns.slo import ONE_VALUE, Slo
 from rackgate.telemetry.card_checks import busy_median, cap_shortfall, deviation_from_peers, limit_of
-from rackgate.telemetry.series_findings import Finding, highest, mean_over
 from rackgate.telemetry.table import TelemetryTable
+from rackgate.telemetry.window_findings import Finding, highest, mean_over
 
 if TYPE_CHECKING:
     Look = Callable[[TelemetryTable, str, int, int], Finding]

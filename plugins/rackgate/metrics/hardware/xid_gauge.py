@@ -15,8 +15,8 @@ from rackgate.telemetry.kernel.kernel_log import event_of
 from rackgate.telemetry.kernel.log_line import LogLine
 from rackgate.telemetry.kernel.window_events import explanation, unread
 from rackgate.telemetry.kernel.xid import xid_class
-from rackgate.telemetry.series_findings import Finding, codes_that_came
 from rackgate.telemetry.table import TelemetryTable
+from rackgate.telemetry.window_findings import Finding, codes_that_came
 
 
 def last_xid_changes(observation: Observation, slo: Slo, entity: str) -> Measurement:

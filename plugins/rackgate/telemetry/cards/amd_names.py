@@ -1,6 +1,6 @@
-"""Names of AMD's device-metrics-exporter -> ours, with the factor between the units.
+"""Metric names of AMD's device-metrics-exporter, mapped to ours with the unit factor.
 
-Its metrics are lower case, by some with `amd_` before them. What AMD has no counterpart of stays absent.
+Its metrics are lower case, in some versions with the prefix `amd_`. Signals without a counterpart are absent.
 """
 
 from __future__ import annotations

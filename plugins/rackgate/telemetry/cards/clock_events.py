@@ -1,4 +1,4 @@
-"""The bits of `clock_event_reasons` by name."""
+"""The bits of `clock_event_reasons` and their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DCGM's names of a card's signals -> ours, with the factor between the units."""
+"""DCGM field names, mapped to ours with the unit factor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards of a node that has no exporter, through `nvidia-smi` there: here, or over SSH."""
+"""Card source: `nvidia-smi` of a node without an exporter, locally or over SSH."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class SmiSource:
         )
 
     def close(self) -> None:
-        """Let go of the node."""
+        """Release the node."""
         self._runner.close()
 
     def _readings(self, ran: Ran, t_ns: int) -> list[Reading]:

@@ -1,6 +1,6 @@
-"""The driver's library (NVML) -> our fields; each is asked on its own, so that one refusal is one None.
+"""NVML signals of a card as our fields; one call each, so that a refusal costs one field.
 
-Imported by the process that asks the driver, and by tests: a call into a sick driver may never return.
+Imported only by the NVML process and by tests: a call into a sick driver may never return.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from pynvml import NVMLError
 
 from rackgate.nouns.measurement import Reason
-from rackgate.telemetry.cards.nvml_asking import REASONS, Asked, ask, attempt
+from rackgate.telemetry.cards.nvml_calls import REASONS, Asked, ask, attempt
 
 _UNIFIED_WITHIN = 0.005
 _UNKNOWN_STATE = 32  # NVML_PSTATE_UNKNOWN

@@ -1,4 +1,4 @@
-"""What cards and driver are, by the driver's library: identities, versions, the fabric's domain."""
+"""Identities of cards, driver versions and the NVLink domain by NVML."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from rackgate.hosts.pci import canonical_pci
 from rackgate.telemetry.cards.nvml import fabric_info
-from rackgate.telemetry.cards.nvml_asking import attempt
+from rackgate.telemetry.cards.nvml_calls import attempt
 
 
 def card_facts(nvml: Any, handle: Any) -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""The cards of this machine through the driver's own library, asked in a process of its own."""
+"""Card source: NVML of this machine, called in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rackgate.hosts.child import Child, ChildDied, ChildHangs
+from rackgate.hosts.child_process import Child, ChildDied, ChildHangs
 from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Card, Node
-from rackgate.telemetry.cards.nvml_wire import ALL, BRIEF, FULL, Numbers, answer_of
+from rackgate.telemetry.cards.nvml_protocol import ALL, BRIEF, FULL, Numbers, answer_of
 from rackgate.telemetry.reading import REQUIRED, Reading, missing_readings
 
 _SLOW_S, _FULL_S = 5.0, 0.9  # between two full looks; a little less than the second that is meant

@@ -17,8 +17,8 @@ import pynvml
 
 from rackgate.telemetry.cards.nvml import card_signals
 from rackgate.telemetry.cards.nvml_facts import card_facts, driver_facts
-from rackgate.telemetry.cards.nvml_prepared import brief_values
-from rackgate.telemetry.cards.nvml_wire import ALL, BRIEF, FULL, numbers_line, words_line
+from rackgate.telemetry.cards.nvml_fast_calls import brief_values
+from rackgate.telemetry.cards.nvml_protocol import ALL, BRIEF, FULL, numbers_line, words_line
 
 _XID_EVENT = 0x8
 _WAIT_MS = 5000  # an event is told at once: this is how often nothing is

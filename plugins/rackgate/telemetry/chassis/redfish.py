@@ -1,4 +1,4 @@
-"""Redfish (DMTF) -> our fields: power, temperatures, fans, supplies, leak detectors, firmware."""
+"""Redfish (DMTF) resources as our fields: power, temperatures, fans, supplies, leak detectors, firmware."""
 
 from __future__ import annotations
 

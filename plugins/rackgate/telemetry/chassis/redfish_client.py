@@ -1,4 +1,4 @@
-"""A management controller over HTTPS: basic or session authentication, a pinned or given CA."""
+"""Redfish client: HTTPS to a management controller, basic or session authentication, pinned or given CA."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RedfishProblem(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedfishLogin:
-    """Who asks, and whom to trust.
+    """The login and the trust of a Redfish client.
 
     `ca_file` is the authority that signed the controller's certificate; `pinned_file` is that very
     certificate, whatever name it bears. With neither, the system's authorities decide.

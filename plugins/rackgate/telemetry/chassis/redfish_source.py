@@ -1,4 +1,4 @@
-"""A node's chassis as a source: power, temperatures, fans, supplies, sensors and latched leak detectors."""
+"""Chassis source: power, temperatures, fans, supplies, sensors and latched leak detectors over Redfish."""
 
 from __future__ import annotations
 

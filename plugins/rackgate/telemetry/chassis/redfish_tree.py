@@ -1,4 +1,4 @@
-"""Where a controller keeps what is polled: the paths of its tree, found once."""
+"""The paths of a controller's resource tree, discovered once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events of one node's kernel, kept for questions about any window."""
+"""History of a node's kernel events, for queries about any window."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class EventBook:
     def watch(
         self, problem: str = "", reason: Reason = Reason.UNREACHABLE, *, at_ns: int | None = None
     ) -> Reading:
-        """Return the reading that says whether the log is read: without it, no event is no knowledge.
+        """Return the reading that says whether the log is read; without it, no event proves nothing.
 
         `at_ns` is when the look began: what came later is not in it.
         """

@@ -1,4 +1,4 @@
-"""Events of the kernel's log without a code: what each kind means, counts as, and what to do first."""
+"""Kinds of kernel events without a code: meaning, class and next step."""
 
 from __future__ import annotations
 

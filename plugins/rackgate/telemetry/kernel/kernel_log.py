@@ -1,4 +1,4 @@
-"""Lines of the kernel's log -> events: XID, SXid, lost cards, wrong drivers, bus and memory errors."""
+"""Parser of kernel logs: XID, SXid, lost cards, wrong drivers, bus and memory errors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from rackgate.hosts.pci import canonical_pci
-from rackgate.telemetry.kernel.line_joining import unfolded
 from rackgate.telemetry.kernel.log_line import LogLine, boot_to_monotonic_ns, parse_lines
+from rackgate.telemetry.kernel.message_joining import unfolded
 
 _PCI = r"(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)"
 _XID = re.compile(

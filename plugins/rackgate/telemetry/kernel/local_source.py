@@ -1,4 +1,4 @@
-"""The kernel's log as a source: follows `/dev/kmsg` or a file from where it is now, or from its start."""
+"""Kernel log source of this machine: follows `/dev/kmsg` or a file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Node
 from rackgate.telemetry.kernel.event_history import EventBook
 from rackgate.telemetry.kernel.kernel_log import parse_log
-from rackgate.telemetry.kernel.line_joining import unfinished
 from rackgate.telemetry.kernel.log_line import parse_lines
+from rackgate.telemetry.kernel.message_joining import unfinished
 from rackgate.telemetry.reading import Reading
 
 _REASONS = {

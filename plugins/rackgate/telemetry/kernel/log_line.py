@@ -1,4 +1,4 @@
-"""A line of the kernel's log: its text, its time and whether the kernel itself wrote it."""
+"""Lines of kernel logs in all forms: text, time and author."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel's log of a node that is asked through a runner: journald where it is, else `dmesg`."""
+"""Kernel log source of a remote node: the journal, or `dmesg` where there is none."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class RemoteKernelLog:
         self._asked = -1e9
 
     def close(self) -> None:
-        """Let go of the node."""
+        """Release the node."""
         self._runner.close()
 
     def _begin_anew(self) -> None:

@@ -1,4 +1,4 @@
-"""What the kernels told in the whole run, between its loads too -> measurements by (metric, node)."""
+"""Kernel events of the whole run, between its loads too, as measurements by (metric, node)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUN_PROBES = {
     "kernel_events_in_run": "Other events of class FAIL in a node's kernel log in the whole run.",
     "kernel_warnings_in_run": "Other events of class WARN in a node's kernel log in the whole run.",
 }
-"""Definition of each probe of a node over the whole run; all count events."""
+"""Definition of each metric over the whole run; all count events."""
 
 _COUNTED = {
     "xids_in_run": (True, Verdict.FAIL),

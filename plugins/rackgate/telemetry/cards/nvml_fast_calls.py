@@ -1,7 +1,7 @@
-"""What moves at once, asked with calls that were made ready: no wrapper and no new object each time.
+"""Prepared NVML calls for the fast signals: no wrapper and no new object per call.
 
-The library is the one that nvidia-ml-py loaded. What has no value this way is asked again through its own
-functions, which say why.
+The library is the one that nvidia-ml-py loaded. A signal without a value is asked again through nvidia-ml-py,
+which gives the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ctypes import byref, c_uint, c_ulonglong
 from functools import partial
 from typing import Any
 
-from rackgate.telemetry.cards.nvml_asking import BLANK_INTEGERS
+from rackgate.telemetry.cards.nvml_calls import BLANK_INTEGERS
 
 _CORE, _SM = 0, 1  # NVML_TEMPERATURE_GPU, NVML_CLOCK_SM
 

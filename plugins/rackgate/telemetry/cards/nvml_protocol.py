@@ -1,4 +1,4 @@
-"""What passes between the process that asks the driver and the one that measures: a line for a line.
+"""The line protocol between the NVML process and the measuring process.
 
 An answer is a JSON object, or `=` and the digits of numbers: a moment, then what moves at once of each card,
 in the order of the answer before. Ten times a second the words would cost more than the asking.

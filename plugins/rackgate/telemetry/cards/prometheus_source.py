@@ -1,4 +1,4 @@
-"""A rack that is monitored already: its cards' signals from a Prometheus server, each at its own moment."""
+"""Card source: a Prometheus server that scrapes the rack already; each sample has its own time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from urllib.parse import urlsplit
 from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Node
-from rackgate.telemetry.cards.dcgm import CardPage, card_label, listed_cards, readings_of, samples_by_card
+from rackgate.telemetry.cards.dcgm_exporter_page import (
+    CardPage,
+    card_label,
+    listed_cards,
+    readings_of,
+    samples_by_card,
+)
 from rackgate.telemetry.reading import Reading, missing_readings
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""An exporter's text page (dcgm-exporter's, AMD's) -> readings; what is blank or absent has a reason."""
+"""Reader of exporter pages (dcgm-exporter, AMD's): readings; a blank or absent value has its reason."""
 
 from __future__ import annotations
 

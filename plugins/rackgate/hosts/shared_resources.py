@@ -1,4 +1,4 @@
-"""What several sources of one process hold at once: made for the first, closed after the last."""
+"""Resources that several users of one process share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 class _Held(Protocol):
     def close(self) -> None:
-        """Let go of it."""
+        """Close the resource."""
 
 
 HeldT = TypeVar("HeldT", bound=_Held)
@@ -17,7 +17,7 @@ KeyT = TypeVar("KeyT", bound="Hashable")
 
 
 class Leases(Generic[KeyT, HeldT]):
-    """Things by key. `make` makes one when the first asks for it; it is closed when nobody holds it."""
+    """Reference-counted resources by key: created on first use, closed when the last lease is returned."""
 
     def __init__(self, make: Callable[[KeyT], HeldT]) -> None:
         self._make = make
@@ -26,7 +26,7 @@ class Leases(Generic[KeyT, HeldT]):
         self._lock = threading.Lock()
 
     def take(self, key: KeyT) -> HeldT:
-        """Return the thing of a key; each `take` wants one `give_back`."""
+        """Return the resource of a key; each `take` needs one `give_back`."""
         with self._lock:
             if key not in self._held:
                 self._held[key] = self._make(key)
@@ -34,7 +34,7 @@ class Leases(Generic[KeyT, HeldT]):
             return self._held[key]
 
     def give_back(self, key: KeyT) -> None:
-        """Hold it no longer."""
+        """Return a lease."""
         with self._lock:
             self._holders[key] -= 1
             if self._holders[key]:

@@ -1,4 +1,4 @@
-"""Messages that the driver breaks into several lines of the kernel's log, joined again."""
+"""Joins driver messages that span several lines of the kernel log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rackgate.telemetry.kernel.log_line import LogLine, parse_lines
 
-# How they begin, and what ends them.
+# The first words of such messages, and the word that ends each.
 _FOLDED = (
     ("NVRM: API mismatch", "same version"),
     ("NVRM: The NVIDIA GPU ", "responding to commands"),

@@ -1,4 +1,4 @@
-"""A node's dcgm-exporter page as a source."""
+"""Card source: a node's dcgm-exporter page over HTTP."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rackgate.hosts.tools.nvidia_smi_inventory import ListedCard
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Node
-from rackgate.telemetry.cards.dcgm import CardPage
+from rackgate.telemetry.cards.dcgm_exporter_page import CardPage
 from rackgate.telemetry.reading import Reading, missing_readings
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def _pages(client: httpx.Client, node: Node) -> Mapping[str, CardPage]:
     """Return what the node's page says of each card; raises _Silent."""
     import httpx
 
-    from rackgate.telemetry.cards.dcgm import pages_of
+    from rackgate.telemetry.cards.dcgm_exporter_page import pages_of
 
     url = node.exporter_url
     if url is None:
@@ -61,7 +61,7 @@ class ExporterSource:
 
     def poll(self) -> list[Reading]:
         """Return the page's readings; whatever went wrong is the reason of readings without a value."""
-        from rackgate.telemetry.cards.dcgm import readings_of
+        from rackgate.telemetry.cards.dcgm_exporter_page import readings_of
 
         t_ns = time.perf_counter_ns()
         try:
@@ -73,7 +73,7 @@ class ExporterSource:
 
     def listed(self) -> tuple[ListedCard, ...] | None:
         """Return every card of the latest page, declared or not; None if there was no page."""
-        from rackgate.telemetry.cards.dcgm import listed_cards
+        from rackgate.telemetry.cards.dcgm_exporter_page import listed_cards
 
         return None if self._pages is None else listed_cards(self._pages)
 

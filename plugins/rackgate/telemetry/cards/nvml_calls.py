@@ -1,4 +1,4 @@
-"""One question to the driver's library: a value, or the reason why there is none."""
+"""A single NVML call: its value, or the reason why there is none."""
 
 from __future__ import annotations
 
