@@ -1,15 +1,12 @@
-"""Tails of the binomial distribution, exact to about ten digits for any number of trials."""
+"""Tails of the binomial distribution: to about ten digits for any number of trials, or in exact fractions."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from fractions import Fraction
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
+import numpy.typing as npt
 
 _DEVIATIONS = 12.0
 _SLACK = 60.0
@@ -43,3 +40,14 @@ def binomial_cdf(count: int, trials: int, probability: float) -> float:
         return 0.0
     first, weights = binomial_window(trials, probability)
     return float(min(1.0, weights[: max(0, count - first + 1)].sum()))
+
+
+def exact_binomial_cdf(count: int, trials: int, probability: Fraction) -> Fraction:
+    """Return P(B <= count) for B ~ Binomial(trials, probability), exactly; slow above a thousand trials."""
+    hit, whole = probability.as_integer_ratio()
+    miss = whole - hit
+    weight = total = miss**trials
+    for hits in range(1, count + 1):
+        weight = weight * (trials - hits + 1) * hit // (hits * miss)
+        total += weight
+    return Fraction(total, whole**trials)
