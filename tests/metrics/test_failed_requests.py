@@ -12,7 +12,7 @@ from rackgate.judging.judge import judge
 from rackgate.metrics.requests import latency, rates
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.verdict import Verdict
-from rackgate.statistics import with_failures
+from rackgate.statistics.percentiles import with_failures
 
 CASES = Path(__file__).parent.parent / "cases"
 EXPECTED = json.loads((CASES / "expected.json").read_text())
@@ -84,7 +84,7 @@ def test_nothing_that_was_attempted_is_no_value(seen, check_of):
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=100), st.integers(0, 30), st.data())
 def test_one_more_failure_never_makes_a_percentile_better(latencies, failed, data):
-    from rackgate.statistics import nearest_rank
+    from rackgate.statistics.percentiles import nearest_rank
 
     quantile = data.draw(st.sampled_from([0.5, 0.95, 0.99]))
     before = nearest_rank(with_failures(latencies, failed), quantile)

@@ -9,7 +9,8 @@ from rackgate.judging.judge import judge
 from rackgate.metrics.requests import latency
 from rackgate.nouns.slo import Op
 from rackgate.nouns.verdict import Verdict
-from rackgate.statistics import look_confidence, order_ranks
+from rackgate.statistics.looks import look_confidence
+from rackgate.statistics.percentiles import order_ranks
 
 LOOKS = (408, 1000, 2000)
 RUNS = 4000

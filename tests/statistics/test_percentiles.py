@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from itertools import accumulate, product
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackgate.statistics import nearest_rank, order_ranks, percentile_bounds, samples_needed
+from rackgate.statistics.percentiles import nearest_rank, order_ranks, percentile_bounds, samples_needed
 
 CASES = Path(__file__).parent.parent / "cases"
 
@@ -18,10 +19,14 @@ finite = st.floats(allow_nan=False, width=32)
 percents = st.integers(1, 99)
 
 
-def exact_cdf(count: int, trials: int, share: Fraction) -> Fraction:
-    return sum(
-        (math.comb(trials, k) * share**k * (1 - share) ** (trials - k) for k in range(count + 1)), Fraction(0)
-    )
+def exact_order_ranks(count: int, percent: int, confidence: int) -> tuple[int | None, int | None]:
+    """Return (lower, upper) by integer arithmetic: tails are counted in units of 100 ** -count."""
+    weights = [math.comb(count, k) * percent**k * (100 - percent) ** (count - k) for k in range(count)]
+    tails = [100 * tail for tail in accumulate(weights)]
+    unit = 100**count
+    upper = next((k for k, tail in enumerate(tails, 1) if tail >= confidence * unit), None)
+    lower = max((k for k, tail in enumerate(tails, 1) if tail <= (100 - confidence) * unit), default=None)
+    return lower, upper
 
 
 @given(st.lists(finite, min_size=1, max_size=300), percents)
@@ -79,29 +84,32 @@ def test_a_quantile_outside_zero_to_one_is_refused(quantile):
         nearest_rank([1.0], quantile)
 
 
+@pytest.mark.parametrize("count", range(1, 31))
+def test_order_ranks_of_small_counts_are_those_of_exact_arithmetic(count):
+    for percent, confidence in product(range(1, 100), (50, 75, 80, 90, 95, 99)):
+        expected = exact_order_ranks(count, percent, confidence)
+        assert expected == order_ranks(count, percent / 100, confidence / 100), (percent, confidence)
+
+
 @settings(max_examples=60)
-@given(st.integers(1, 90), percents, st.sampled_from([80, 90, 95, 99]))
-def test_order_ranks_agree_with_the_binomial_in_exact_fractions(count, percent, confidence):
-    share, level = Fraction(percent, 100), Fraction(confidence, 100)
-    tails = [exact_cdf(k, count, share) for k in range(count)]
-    upper = next((k + 1 for k in range(count) if tails[k] >= level), None)
-    lower = max((k + 1 for k in range(count) if tails[k] <= 1 - level), default=None)
-    assert (lower, upper) == order_ranks(count, percent / 100, confidence / 100)
+@given(st.integers(1, 300), percents, percents)
+def test_order_ranks_are_those_of_exact_arithmetic(count, percent, confidence):
+    expected = exact_order_ranks(count, percent, confidence)
+    assert expected == order_ranks(count, percent / 100, confidence / 100)
 
 
-@pytest.mark.parametrize("count", range(1, 41))
-def test_order_ranks_decide_ties_as_exact_fractions_do(count):
-    levels = [
-        (percent, confidence)
-        for percent in (1, 5, 10, 20, 50, 80, 90, 95, 99)
-        for confidence in (50, 80, 90, 95, 99)
-    ]
-    for percent, confidence in levels:
-        share, level = Fraction(percent, 100), Fraction(confidence, 100)
-        tails = [exact_cdf(k, count, share) for k in range(count)]
-        upper = next((k + 1 for k in range(count) if tails[k] >= level), None)
-        lower = max((k + 1 for k in range(count) if tails[k] <= 1 - level), default=None)
-        assert (lower, upper) == order_ranks(count, percent / 100, confidence / 100), (percent, confidence)
+@pytest.mark.parametrize("count", [999, 1001, 100_001])
+def test_the_median_of_an_odd_count_is_a_tie_at_any_size(count):
+    middle = (count + 1) // 2
+    assert (middle, middle) == order_ranks(count, 0.5, 0.5)
+
+
+@given(percents, percents)
+def test_samples_needed_are_those_of_exact_arithmetic(percent, confidence):
+    missed, level = Fraction(100 - confidence, 100), Fraction(percent, 100)
+    needed = samples_needed(percent / 100, confidence / 100)
+    assert level**needed <= missed
+    assert needed == 1 or level ** (needed - 1) > missed
 
 
 def test_a_tie_at_one_sample_bounds_from_below():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackgate.statistics import mtbf_lower_bound_h, proportion_bounds
+from rackgate.statistics.proportions import mtbf_lower_bound_h, proportion_bounds
 
 
 def brute_tail(hits: int, trials: int, share: float) -> float:

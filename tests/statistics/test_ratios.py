@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.statistics import balance, drift, nearest_rank, scaling_efficiency, throughput_per_s
+from rackgate.statistics.percentiles import nearest_rank
+from rackgate.statistics.ratios import balance, drift, scaling_efficiency, throughput_per_s
 
 SECOND = 1_000_000_000
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.statistics import (
+from rackgate.statistics.series import (
     THROTTLE_MASK,
     energy_from_counter_j,
     last_fifth_mean,

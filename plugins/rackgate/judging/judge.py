@@ -7,7 +7,7 @@ import math
 from rackgate.nouns.measurement import Bounds, Measurement, Reason
 from rackgate.nouns.slo import Check, Op, Severity, Slo
 from rackgate.nouns.verdict import Judgement, Verdict
-from rackgate.statistics.looks import decided
+from rackgate.statistics.looks import decide_by_bounds
 from rackgate.statistics.percentiles import samples_needed
 
 
@@ -49,7 +49,7 @@ def _holds(slo: Slo, value: float, bounds: Bounds | None) -> bool | None:
     """Return whether the row holds: by the bounds where the statistic has any, else by the value."""
     if slo.quantile is None or bounds is None or slo.op is Op.EQUAL:
         return slo.op.holds(value, slo.bound)
-    return decided(bounds, slo.bound, slo.op)
+    return decide_by_bounds(bounds, slo.bound, slo.op)
 
 
 def _left_open(slo: Slo, measurement: Measurement) -> str:

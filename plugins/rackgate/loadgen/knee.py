@@ -10,7 +10,7 @@ from math import sqrt
 from rackgate.nouns.measurement import Bounds
 from rackgate.nouns.slo import Op
 from rackgate.nouns.verdict import Verdict
-from rackgate.statistics.looks import MOST_LOOKS, decided, look_confidence
+from rackgate.statistics.looks import MOST_LOOKS, decide_by_bounds, look_confidence
 from rackgate.statistics.proportions import proportion_bounds
 
 
@@ -138,7 +138,7 @@ def _probe(offer: Callable[[float, int], Look], rate: float, share: float) -> Ra
         good += look.good
         attempted += look.attempted
         bounds = proportion_bounds(good, attempted, look_confidence(MOST_LOOKS))
-        holds = decided(bounds, share, Op.AT_LEAST)
+        holds = decide_by_bounds(bounds, share, Op.AT_LEAST)
         if holds is not None:
             verdict = Verdict.PASS if holds else Verdict.FAIL
             break

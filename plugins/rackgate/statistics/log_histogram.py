@@ -1,21 +1,20 @@
-"""A histogram with a stated relative error, for more values than can be kept: half a billion gaps."""
+"""Histogram with logarithmic buckets and a stated relative error, for more values than fit into memory."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+_SMALLEST = 1e-6
 
 
 class LogHistogram:
-    """Counts values at or above 0 in buckets whose bounds grow by one factor.
+    """Counts values at or above 0 in buckets whose bounds grow by a constant factor.
 
-    A quantile is the nearest rank's bucket, so that it is off by at most `relative_error` of the value
-    itself; the maximum is exact. Values below 1e-6 count as 0.
+    A quantile is off by at most `relative_error` of its value; the maximum is exact. Values below 1e-6
+    count as 0.
     """
 
     def __init__(self, relative_error: float = 0.01) -> None:
@@ -29,7 +28,7 @@ class LogHistogram:
         self.max = -math.inf
 
     def add(self, values: npt.ArrayLike) -> None:
-        """Count values. Raises `ValueError` for one that is negative or no number."""
+        """Count values. Raises ValueError if a value is negative, infinite or NaN."""
         given = np.asarray(values, dtype=np.float64).ravel()
         if not len(given):
             return
@@ -45,7 +44,7 @@ class LogHistogram:
         self.max = max(self.max, float(given.max()))
 
     def quantile(self, quantile: float) -> float | None:
-        """Return the value of the nearest rank; None of none."""
+        """Return the nearest-rank quantile; None if nothing was counted."""
         if not self.count:
             return None
         left = max(1, math.ceil(quantile * self.count - 1e-9)) - self._zeros
@@ -56,6 +55,3 @@ class LogHistogram:
             if left <= 0:
                 return min(2.0 * self._ratio**bucket / (self._ratio + 1.0), self.max)
         return self.max
-
-
-_SMALLEST = 1e-6

@@ -1,4 +1,4 @@
-"""The rule of at most three looks: how sure each look must be, and what its bounds decide."""
+"""Repeated looks at one growing sample: the confidence of each look, and the decision by its bounds."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from rackgate.nouns.measurement import Bounds
 from rackgate.nouns.slo import Op
 
 MOST_LOOKS = 3
-"""Looks at one growing sample; their sizes are fixed beforehand."""
+"""Largest number of looks; the sample size of each is fixed beforehand."""
 
 
 def look_confidence(looks: int, alpha: float = 0.05) -> float:
     """Return the confidence of each bound: 1 - alpha for a single look, else 1 - alpha / 3.
 
-    By Bonferroni the chance of a false PASS over all looks stays at or below alpha, and so does that
-    of a false FAIL.
+    Bonferroni correction: the probability of a false PASS over all looks is at most alpha, and so is that
+    of a false FAIL. Raises ValueError for more than `MOST_LOOKS` looks.
     """
     if not 1 <= looks <= MOST_LOOKS:
         raise ValueError(f"1 to {MOST_LOOKS} looks are allowed, not {looks}")
     return 1.0 - (alpha if looks == 1 else alpha / MOST_LOOKS)
 
 
-def decided(bounds: Bounds, limit: float, op: Op) -> bool | None:
-    """Return whether the value behind the bounds keeps to `limit`; None if the bounds leave it open.
+def decide_by_bounds(bounds: Bounds, limit: float, op: Op) -> bool | None:
+    """Return whether the value within the bounds meets `limit`; None if the bounds do not decide it.
 
-    For `<=`: True if the upper bound is at or below the limit, False if the lower one is above it. For
-    `>=`: True if the lower bound is at or above it, False if the upper one is below. Raises ValueError
-    for `==`.
+    For `<=`: True if the upper bound is at or below the limit, False if the lower bound is above it. For
+    `>=`: True if the lower bound is at or above the limit, False if the upper bound is below it. Raises
+    ValueError for `==`.
     """
     if op is Op.EQUAL:
         raise ValueError("confidence bounds decide <= and >=; equality has none")

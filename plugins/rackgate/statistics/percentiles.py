@@ -1,25 +1,25 @@
-"""Nearest-rank percentiles and their distribution-free confidence bounds."""
+"""Nearest-rank percentiles, their distribution-free confidence bounds, and latencies that count failures."""
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from rackgate.nouns.measurement import Bounds
 from rackgate.statistics.binomial import binomial_window
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+_TIE = 1e-9
+"""Tails closer than this to a confidence are equal to it: rounding must not decide a tie."""
 
 
 def nearest_rank(values: npt.ArrayLike, quantile: float) -> float | None:
     """Return the smallest observed value with at least `quantile` of the values at or below it.
 
     x_(k) with the smallest k for which k / n >= quantile (numpy's `inverted_cdf`), in the values' unit.
-    Infinite values are observed values; None of nothing. Raises ValueError for NaN.
+    Infinity counts as a value. None for no values. Raises ValueError for NaN.
     """
     ordered = _ordered(values)
     return float(ordered[_rank(len(ordered), quantile) - 1]) if len(ordered) else None
@@ -28,8 +28,8 @@ def nearest_rank(values: npt.ArrayLike, quantile: float) -> float | None:
 def percentile_bounds(values: npt.ArrayLike, quantile: float, confidence: float = 0.95) -> Bounds:
     """Return one-sided bounds of the percentile, each holding with `confidence`, in the values' unit.
 
-    The bounds are order statistics x_(s) and x_(r): see `order_ranks`. A side that the number of values
-    cannot bound is None. Raises ValueError for NaN.
+    The bounds are the order statistics x_(s) and x_(r) of `order_ranks`. A bound is None if there are too
+    few values for it. Raises ValueError for NaN.
     """
     ordered = _ordered(values)
     lower, upper = order_ranks(len(ordered), quantile, confidence)
@@ -40,26 +40,23 @@ def percentile_bounds(values: npt.ArrayLike, quantile: float, confidence: float 
     )
 
 
-_TIE = 1e-12
-"""Tails closer than this to a confidence are equal to it: rounding must not decide a tie."""
-
-
 @lru_cache(maxsize=256)
 def order_ranks(count: int, quantile: float, confidence: float) -> tuple[int | None, int | None]:
     """Return the ranks (from 1) of the order statistics that bound the percentile from below and above.
 
     With B ~ Binomial(count, quantile): the upper rank is the smallest r <= count with
     P(B <= r - 1) >= confidence, the lower rank the largest s >= 1 with P(B <= s - 1) <= 1 - confidence.
-    None where no such rank exists. Holds for every distribution, with ties too.
+    None where no such rank exists. Holds for every distribution, also with equal values. A tail that
+    equals the confidence as a decimal number counts as equal.
     """
     _check_share(quantile, "quantile")
     _check_share(confidence, "confidence")
     if count == 0:
         return None, None
     first, weights = binomial_window(count, quantile)
-    tail = np.minimum(np.cumsum(weights), 1.0)
-    upper = first + int(np.searchsorted(tail, confidence - _TIE, side="left")) + 1
-    lower = first + int(np.searchsorted(tail, 1.0 - confidence + _TIE, side="right"))
+    tails = np.minimum(np.cumsum(weights), 1.0)
+    upper = first + int(np.searchsorted(tails, confidence - _TIE, side="left")) + 1
+    lower = first + int(np.searchsorted(tails, 1.0 - confidence + _TIE, side="right"))
     return (lower if lower >= 1 else None), (upper if upper <= count else None)
 
 
@@ -73,11 +70,24 @@ def samples_needed(quantile: float, confidence: float = 0.95) -> int:
     return max(1, math.ceil(math.log(1.0 - confidence) / math.log(quantile) - _TIE))
 
 
+def with_failures(latencies: npt.ArrayLike, failed_count: int) -> npt.NDArray[np.float64]:
+    """Return the latencies of the ok requests, followed by one +infinity for each failed request.
+
+    Raises ValueError for NaN (an ok request without a latency is a contradiction) or a negative count.
+    """
+    if failed_count < 0:
+        raise ValueError(f"{failed_count} requests cannot have failed")
+    measured = np.asarray(latencies, dtype=np.float64).ravel()
+    if np.isnan(measured).any():
+        raise ValueError("NaN is not a latency: a request without one has failed")
+    return np.concatenate((measured, np.full(failed_count, np.inf)))
+
+
 def _rank(count: int, quantile: float) -> int:
     if not 0.0 <= quantile <= 1.0:
         raise ValueError(f"a quantile lies between 0 and 1, not at {quantile}")
     rank = min(count, max(1, math.ceil(quantile * count)))
-    # quantile * count rounds: 0.07 * 100 is above 7. The share k / n is compared as the definition has it.
+    # quantile * count rounds up at times (0.07 * 100 > 7), so compare the share k / n as in the definition.
     while rank > 1 and (rank - 1) / count >= quantile:
         rank -= 1
     return rank
@@ -85,7 +95,7 @@ def _rank(count: int, quantile: float) -> int:
 
 def _ordered(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     ordered = np.asarray(values, dtype=np.float64).ravel()
-    if not (ordered[:-1] <= ordered[1:]).all():  # NaN too comes here
+    if not (ordered[:-1] <= ordered[1:]).all():  # also true with NaN
         ordered = np.sort(ordered)
     if len(ordered) and np.isnan(ordered[-1]):
         raise ValueError("NaN is not a value: leave out what was not measured, and count it")

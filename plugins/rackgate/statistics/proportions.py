@@ -1,4 +1,4 @@
-"""Shares of attempts with exact one-sided bounds, and the bound that zero failures prove."""
+"""Confidence bounds of a share of attempts, and of the mean time between failures."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def proportion_bounds(hits: int, trials: int, confidence: float = 0.95) -> Bound
     """Return Clopper-Pearson's one-sided bounds of a share, each holding with `confidence`.
 
     With B ~ Binomial(trials, p) and alpha = 1 - confidence: the upper bound solves
-    P(B <= hits) = alpha, the lower one P(B >= hits) = alpha. No hit bounds from below by 0, all hits
-    from above by 1. None on both sides of nothing.
+    P(B <= hits) = alpha, the lower bound P(B >= hits) = alpha. The lower bound is 0 without a hit, the
+    upper bound 1 if all trials hit. Both are None without a trial.
     """
     _check_counts(hits, trials)
     if not 0.0 < confidence < 1.0:
@@ -28,16 +28,16 @@ def proportion_bounds(hits: int, trials: int, confidence: float = 0.95) -> Bound
     if hits < trials:
         upper = _bisect(lambda share: binomial_cdf(hits, trials, share) <= alpha)[1]
     if hits > 0:
-        # P(B >= hits | p) = P(B' <= trials - hits | 1 - p): no cancellation in the far tail.
+        # P(B >= hits | p) = P(B' <= trials - hits | 1 - p), which avoids cancellation in the far tail.
         lower = _bisect(lambda share: binomial_cdf(trials - hits, trials, 1.0 - share) > alpha)[0]
     return Bounds(lower=lower, upper=upper, confidence=confidence)
 
 
 def mtbf_lower_bound_h(card_hours: float, failures: int = 0, confidence: float = 0.95) -> float | None:
-    """Return the mean time between failures, in card-hours, that a soak proves at `confidence`.
+    """Return the lower bound of the mean time between failures, in card-hours, at `confidence`.
 
     card_hours / m, where m solves P(Poisson(m) <= failures) = 1 - confidence. Zero failures at 95 %
-    give card_hours / 3 (the rule of three; exactly 2.9957). None without any card-hour.
+    give card_hours / 3 (the rule of three; the exact divisor is 2.9957). None for 0 card-hours.
     """
     if failures < 0 or not 0.0 < confidence < 1.0:
         raise ValueError("failures are not negative, and confidence lies strictly between 0 and 1")
@@ -51,7 +51,7 @@ def mtbf_lower_bound_h(card_hours: float, failures: int = 0, confidence: float =
 
 
 def _bisect(beyond: Callable[[float], bool]) -> tuple[float, float]:
-    """Return the last share at which `beyond` is false and the first at which it is true."""
+    """Return the largest share at which `beyond` is false and the smallest at which it is true."""
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
+import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
-    """How evenly work was spread: both are ratios, 1 and 0 when it was even."""
+    """How evenly work was spread. Evenly spread work has the ratios 1 and 0."""
 
     max_over_mean: float
     coefficient_of_variation: float
@@ -24,11 +21,11 @@ class Balance:
 def throughput_per_s(
     done_ns: npt.ArrayLike, amounts: npt.ArrayLike | None = None, *, start_ns: int, end_ns: int
 ) -> float | None:
-    """Return what was finished in the window (start, end] / its length, per second.
+    """Return the work finished in the window (start, end] / the length of the window, per second.
 
-    The sum of `amounts` (output tokens, say) of the requests done in the window, or their number if no
-    amounts are given. 0.0 if nothing was done; None for a window without length. Raises ValueError for
-    a NaN amount of a request inside the window.
+    The work is the sum of `amounts` (such as output tokens) over the requests done in the window, or
+    their number without `amounts`. None for a window of no length. Raises ValueError if the amount of a
+    request inside the window is NaN.
     """
     if end_ns <= start_ns:
         return None
@@ -44,8 +41,8 @@ def throughput_per_s(
 def scaling_efficiency(combined: float, single: npt.ArrayLike) -> float | None:
     """Return throughput(n cards) / (n x mean throughput of those n cards alone), a ratio.
 
-    `single` holds the throughput of each card involved, alone and under the same load per card. None if
-    there is no card or the cards did nothing alone.
+    `single` holds the throughput of each card alone, under the same load per card. None without a card, or
+    if the cards alone had no throughput.
     """
     alone = float(np.asarray(single, dtype=np.float64).sum())
     return combined / alone if alone > 0 and math.isfinite(combined) and math.isfinite(alone) else None
@@ -54,8 +51,8 @@ def scaling_efficiency(combined: float, single: npt.ArrayLike) -> float | None:
 def balance(amounts: npt.ArrayLike) -> Balance | None:
     """Return max / mean and standard deviation / mean of requests or tokens per card.
 
-    `amounts` has an entry for every card, also for one that got nothing. The deviation is that of the
-    whole population. None without a card, or if no card got anything.
+    `amounts` has an entry for every card, 0 for a card without work. The standard deviation is that of the
+    population. None without a card, or if all amounts are 0.
     """
     shares = np.asarray(amounts, dtype=np.float64).ravel()
     mean = float(shares.mean()) if len(shares) else 0.0
@@ -80,9 +77,8 @@ def drift(
 ) -> float | None:
     """Return statistic(last tenth of the window) / statistic(first tenth), a ratio.
 
-    A value belongs to the tenth in which its moment lies. `statistic` is the mean unless told otherwise
-    (`np.sum` over tokens gives the drift of throughput). None if either tenth is empty, or if the ratio
-    does not exist.
+    A value belongs to the tenth in which its time lies. With `np.sum` as statistic, tokens give the drift
+    of throughput. None if either tenth is empty, or if the ratio is not finite.
     """
     moments = np.asarray(t_ns).ravel()
     amounts = np.asarray(values, dtype=np.float64).ravel()

@@ -1,19 +1,15 @@
-"""Telemetry over a window: means weighted by time, energy, throttle time, with gaps said."""
+"""Telemetry over a window: time-weighted means, energy and throttle time, with their coverage."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
+import numpy.typing as npt
 
 THROTTLE_MASK = 0xE8
-"""Bits of `clock_event_reasons` that are faults: hardware slowdown, thermal (both), power brake."""
+"""Bits of `clock_event_reasons` that are faults: hardware slowdown, both thermal slowdowns, power brake."""
 
 _LEAST_COVERAGE = 0.9
 
@@ -22,8 +18,8 @@ _LEAST_COVERAGE = 0.9
 class SeriesValue:
     """A value over a window, and how much of the window the samples covered.
 
-    `value` is None if less than 90 % is covered: what was not sampled is not guessed. `partial` is the
-    value over the covered part alone (None if nothing is covered), for a report to show.
+    `value` is None if less than 90 % is covered. `partial` is the value over the covered part only, None
+    if nothing is covered.
     """
 
     value: float | None
@@ -42,9 +38,9 @@ def time_weighted_mean(
 ) -> SeriesValue:
     """Return the area under the samples (trapezoids) / the covered time, in the values' unit.
 
-    NaN is a sample that is missing. Two neighbouring samples cover the time between them unless they
-    are further apart than `gap_limit_s`; samples outside the window cover its edges by interpolation.
-    Samples need not be sorted.
+    NaN marks a missing sample. Two neighbouring samples cover the time between them unless they are
+    further apart than `gap_limit_s`. Samples outside the window cover its edges by interpolation. Samples
+    need not be sorted.
     """
     moments, samples = _samples(t_ns, values)
     left, right, inside = _pieces(moments, start_ns, end_ns, gap_limit_s)
@@ -61,7 +57,7 @@ def time_weighted_mean(
 def last_fifth_mean(
     t_ns: npt.ArrayLike, values: npt.ArrayLike, *, start_ns: int, end_ns: int, gap_limit_s: float
 ) -> SeriesValue:
-    """Return the time-weighted mean of the window's last fifth: the steady value of a temperature."""
+    """Return the time-weighted mean of the window's last fifth, such as a temperature's steady value."""
     begin_ns = end_ns - (end_ns - start_ns) // 5
     return time_weighted_mean(t_ns, values, start_ns=begin_ns, end_ns=end_ns, gap_limit_s=gap_limit_s)
 
@@ -71,9 +67,8 @@ def energy_from_counter_j(
 ) -> float | None:
     """Return counter(end) - counter(start), in J, interpolated between the samples around each edge.
 
-    The counter itself bridges gaps inside the window; only an edge without two samples around it within
-    `gap_limit_s` (or one sample exactly on it) has no reading. None then, and if the counter ever fell:
-    it was reset.
+    The counter bridges gaps inside the window. None if an edge has neither two samples around it within
+    `gap_limit_s` nor a sample exactly on it, and None if the counter ever fell, since it was reset then.
     """
     moments, samples = _samples(t_ns, counter_j)
     first = _reading(moments, samples, start_ns, gap_limit_s)
@@ -99,8 +94,8 @@ def throttle_time_s(
 ) -> SeriesValue:
     """Return the time in which `clock_event_reasons & mask` is not zero and `& unless` is, in s.
 
-    Each sample holds until the next one, unless that is further away than `gap_limit_s`. NaN is a
-    sample that is missing. A `partial` above a limit is throttling seen, whatever was not covered.
+    Each sample holds until the next sample, unless that is further away than `gap_limit_s`. NaN marks a
+    missing sample. A `partial` above a limit proves throttling even where coverage is too small.
     """
     moments, samples = _samples(t_ns, masks)
     left, right, inside = _pieces(moments, start_ns, end_ns, gap_limit_s)

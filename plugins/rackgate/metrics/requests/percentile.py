@@ -12,9 +12,8 @@ from rackgate.metrics.requests.chosen import Chosen, chosen_samples, failed_mask
 from rackgate.nouns.measurement import Measurement, Reason, missing
 from rackgate.nouns.sample import Outcome
 from rackgate.nouns.slo import Slo
-from rackgate.statistics.failures import with_failures
 from rackgate.statistics.looks import look_confidence
-from rackgate.statistics.percentiles import nearest_rank, percentile_bounds
+from rackgate.statistics.percentiles import nearest_rank, percentile_bounds, with_failures
 
 if TYPE_CHECKING:
     import numpy.typing as npt
