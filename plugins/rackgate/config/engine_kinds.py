@@ -74,8 +74,6 @@ class EngineKindTable(Table):
     loaded: str = ""
     tells_first_tokens: bool = False
     note: str = ""
-    cache_reset_path: _Path = ""
-    cache_reset_note: str = ""
     shm_size: str = ""
     ipc: str = ""
     cache_folder: str = ""

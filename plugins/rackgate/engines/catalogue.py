@@ -69,8 +69,6 @@ class CatalogueEntry:
     tells_first_tokens: bool = False
     image: str = ""
     note: str = ""
-    cache_reset_path: str = ""
-    cache_reset_note: str = ""
     shm_size: str = ""
     ipc: str = ""
     cache_folder: str = ""

@@ -86,7 +86,7 @@ class Gateway:
     """The address users call. `served_by_header` names the response header that says who answered.
 
     It is found at `url`, or started by the launcher of that name, after the engines; `settings` is that
-    launcher's own table, whose words may name the engines (rackgate.backends).
+    launcher's own table, whose words may name the engines (engines.gateway_backends).
     """
 
     url: str | None = None
