@@ -11,7 +11,7 @@ from rackgate.engines.launchers.containers.create import create_options
 from rackgate.engines.launchers.containers.daemon import choose_daemon
 from rackgate.engines.launchers.containers.devices import CardView, compare_views, one_request, wanted_cards
 from rackgate.engines.launchers.containers.engine import status_ended
-from rackgate.engines.launchers.containers.launch import BoxLaunch
+from rackgate.engines.launchers.containers.launch import ContainerLaunch
 from rackgate.engines.launchers.containers.settings import shared_memory_problem
 from rackgate.engines.launchers.filling import with_defaults
 from rackgate.engines.launchers.members import parts_of
@@ -106,7 +106,7 @@ def reached_at(**settings):
     own = spec(image="i", docker_host="unix:///nowhere", **settings)
     (part,) = parts_of(own)
     with ExitStack() as stack:
-        return BoxLaunch(own, "r", Path(), print, stack).url_of(part)
+        return ContainerLaunch(own, "r", Path(), print, stack).url_of(part)
 
 
 class Scripted:
@@ -225,11 +225,11 @@ def test_con_12_too_little_of_it_is_refused_before_the_start():
 
 
 def plan_of(filled):
-    from rackgate.engines.launchers.containers.create import BoxPlan
+    from rackgate.engines.launchers.containers.create import ContainerPlan
     from rackgate.engines.launchers.containers.images import Image
     from rackgate.engines.launchers.secrets import WrappedStart
 
-    return BoxPlan(
+    return ContainerPlan(
         spec=filled,
         name="e",
         image=Image(name="i", ident="sha256:0", digest="sha256:0"),

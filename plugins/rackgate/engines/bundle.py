@@ -80,9 +80,11 @@ def _daemon(spec: EngineSpec) -> Daemon | None:
 
 def _engine_needs(spec: EngineSpec) -> Iterator[Need]:
     for part in parts_of(spec):
-        boxed = spec.launcher in ("container", "kubernetes")
+        in_container = spec.launcher in ("container", "kubernetes")
         own = part.spec
-        filled = replace(own, settings=with_defaults(own.settings, boxed=boxed, cards=len(own.cards)))
+        filled = replace(
+            own, settings=with_defaults(own.settings, in_container=in_container, cards=len(own.cards))
+        )
         if spec.launcher == "container":
             yield _image(filled)
             yield from _volumes(filled)

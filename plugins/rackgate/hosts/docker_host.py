@@ -54,7 +54,7 @@ class DockerHost:
         return ("docker", "--host" if "://" in self.daemon else "--context", self.daemon)
 
 
-class DockerBox:
+class ToolContainer:
     """The container, started by its first user; its life hangs on a pipe of this process."""
 
     def __init__(self, host: DockerHost) -> None:
@@ -151,7 +151,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-BOXES: Leases[DockerHost, DockerBox] = Leases(DockerBox)
+CONTAINERS: Leases[DockerHost, ToolContainer] = Leases(ToolContainer)
 """The containers of this process, one to each daemon and image."""
 
 
@@ -161,7 +161,7 @@ class DockerRunner:
     def __init__(self, host: DockerHost, *, name: str) -> None:
         self.name = name
         self._host = host
-        self._box: DockerBox | None = None
+        self._container: ToolContainer | None = None
         self._lock = threading.Lock()
 
     def run(self, command: Command, deadline_s: float) -> Ran:
@@ -181,14 +181,14 @@ class DockerRunner:
     def close(self) -> None:
         """Hold the shared container no longer."""
         with self._lock:
-            held, self._box = self._box, None
+            held, self._container = self._container, None
         if held is not None:
-            BOXES.give_back(self._host)
+            CONTAINERS.give_back(self._host)
 
     def _inside(self, script: str, deadline_s: float, what: str, silence_s: float | None = None) -> Ran:
         with self._lock:
-            box = self._box = self._box or BOXES.take(self._host)
-        ran = box.inside(script, deadline_s + _GRACE_S, silence_s)
+            container = self._container = self._container or CONTAINERS.take(self._host)
+        ran = container.inside(script, deadline_s + _GRACE_S, silence_s)
         if ran.reason is Reason.TIMEOUT and ran.status is not None:
             text = f"{self.name}: {what} did not end within {deadline_s:g} s"
             return Ran(text=ran.text, reason=Reason.TIMEOUT, detail=text, status=ran.status)

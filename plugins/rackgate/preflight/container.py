@@ -24,8 +24,8 @@ def probe_container(node: Node, runner: Runner, image: str, deadline_s: float = 
     It is removed at its end and at the deadline, has no network, and no image is pulled. A daemon that
     cannot give cards makes all of them missing; without a daemon or image there is no value.
     """
-    name, box = "cards_not_in_container", f"rackgate-cards-{secrets.token_hex(6)}"
-    options = ("--rm", "--name", box, "--pull", "never", "--network", "none", "--gpus", "all")
+    name, container = "cards_not_in_container", f"rackgate-cards-{secrets.token_hex(6)}"
+    options = ("--rm", "--name", container, "--pull", "never", "--network", "none", "--gpus", "all")
     query = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader")
     ran = runner.run(
         Command(
@@ -36,7 +36,7 @@ def probe_container(node: Node, runner: Runner, image: str, deadline_s: float = 
         deadline_s,
     )
     if ran.reason is Reason.TIMEOUT:  # the client has ended, the container may run
-        runner.run(Command(argv=("docker", "rm", "--force", box)), _REMOVAL_S)
+        runner.run(Command(argv=("docker", "rm", "--force", container)), _REMOVAL_S)
     said = ran.text + ran.error
     refused = _REFUSED.search(said)
     rows = [[cell.strip() for cell in line.split(",")] for line in ran.text.splitlines() if "," in line]

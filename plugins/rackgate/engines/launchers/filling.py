@@ -63,15 +63,15 @@ def engine_problems(settings: Mapping[str, object]) -> list[str]:
     ]
 
 
-def with_defaults(settings: Mapping[str, object], *, boxed: bool, cards: int = 0) -> dict[str, object]:
+def with_defaults(settings: Mapping[str, object], *, in_container: bool, cards: int = 0) -> dict[str, object]:
     """Return the table with what the catalogue knows of its engine; what the table says itself wins.
 
-    `boxed` is for launchers that start an image, whose entry point the command follows.
+    `in_container` is for launchers that start an image, whose entry point the command follows.
     """
     entry = kind_of(settings)
     if entry is None:
         return dict(settings)
-    words = entry.arguments if boxed else entry.command
+    words = entry.arguments if in_container else entry.command
     if "command" in settings:
         words = texts(settings, "command")
     else:
@@ -81,13 +81,13 @@ def with_defaults(settings: Mapping[str, object], *, boxed: bool, cards: int = 0
     filled: dict[str, object] = {"ready_timeout_s": entry.ready_timeout_s}
     if words:
         filled["command"] = [*words, *texts(settings, "extra_args")]
-    if boxed:
-        filled |= _box_defaults(entry, settings)
+    if in_container:
+        filled |= _container_defaults(entry, settings)
     own = {key: value for key, value in settings.items() if key != "command"}
     return {**filled, **own, "env": _environment(entry, settings, cards)}
 
 
-def _box_defaults(entry: CatalogueEntry, settings: Mapping[str, object]) -> dict[str, object]:
+def _container_defaults(entry: CatalogueEntry, settings: Mapping[str, object]) -> dict[str, object]:
     found: dict[str, object] = {"port": entry.port}
     if entry.image:
         found["image"] = entry.image

@@ -23,13 +23,13 @@ class HostDemands:
 def demands_of(target: Target) -> dict[str, HostDemands]:
     """Return what is asked of each node; one card at least where they were looked for in vain."""
     least = int(target.no_cards is not None and target.no_cards.on_bus)
-    boxed = {node for one in target.engines if one.launcher == "container" for node in one.nodes}
+    on_containers = {node for one in target.engines if one.launcher == "container" for node in one.nodes}
     return {
         node.name: HostDemands(
             cards=len(node.cards) or least,
             links=bool(node.expect.nvlinks) or node.expect.fabric,
             fabric_manager="fabric_manager" in node.expect.pins,
-            containers=node.name in boxed
+            containers=node.name in on_containers
             or node.expect.container_image is not None
             or "container_toolkit" in node.expect.pins,
         )

@@ -25,7 +25,7 @@ SHM_SIZE = "1g"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoxPlan:
+class ContainerPlan:
     """One container to be started. `spec.settings` is filled in.
 
     `bind` is the published address, None for a container that is on its machine's own network; `metrics` is
@@ -46,7 +46,7 @@ class BoxPlan:
     metrics: tuple[int, tuple[str, int]] | None = None
 
 
-def create_options(plan: BoxPlan) -> dict[str, Any]:
+def create_options(plan: ContainerPlan) -> dict[str, Any]:
     """Return what goes into the one `with_kwargs` call: a second one would replace the first."""
     from docker.types import DeviceRequest, EndpointConfig, Ulimit
 
@@ -77,43 +77,43 @@ def create_options(plan: BoxPlan) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value not in (None, [])}
 
 
-def start_box(plan: BoxPlan) -> EngineContainer:
+def start_container(plan: ContainerPlan) -> EngineContainer:
     """Create the container, lay its secrets into it and start it; nothing is left if that fails."""
 
     def again(absent: Sequence[str]) -> Callable[[], DockerContainer]:
         return partial(_started, replace(plan, spec=without_cards(plan.spec, absent)))
 
-    box = _started(plan)
+    container = _started(plan)
     if plan.bind is None:
-        return EngineContainer(box, again)
-    return NetworkedContainer(box, again, local=plan.daemon.is_local)
+        return EngineContainer(container, again)
+    return NetworkedContainer(container, again, local=plan.daemon.is_local)
 
 
-def _started(plan: BoxPlan) -> DockerContainer:
+def _started(plan: ContainerPlan) -> DockerContainer:
     from testcontainers.core.container import DockerContainer
 
     # By id: between our look and the start a tag can move to another image.
-    box = DockerContainer(plan.image.ident, docker_client_kw=plan.daemon.client_options)
-    box = box.with_kwargs(**create_options(plan))
+    container = DockerContainer(plan.image.ident, docker_client_kw=plan.daemon.client_options)
+    container = container.with_kwargs(**create_options(plan))
     if plan.start.command:
-        box = box.with_command(list(plan.start.command))
-    box.with_envs(**plan.environment, **plan.start.environment)
+        container = container.with_command(list(plan.start.command))
+    container.with_envs(**plan.environment, **plan.start.environment)
     for table, mode in (("volumes", "ro"), ("writable_volumes", "rw")):
         for outside, inside in text_table(plan.spec.settings, table).items():
-            box.with_volume_mapping(_outside(outside, plan.daemon), inside, mode)
+            container.with_volume_mapping(_outside(outside, plan.daemon), inside, mode)
     for path, content in (*plan.start.files.items(), *plan.files.items()):
-        box.with_copy_into_container(content, path, 0o444)
+        container.with_copy_into_container(content, path, 0o444)
     # Address and port are ours, in one binding: a port drawn per address family by the daemon can lead
     # `localhost` to another engine, and would change with each restart.
     if plan.bind is not None:
-        ports: dict[str, Any] = box.ports
+        ports: dict[str, Any] = container.ports
         ports[f"{plan.inside_port}/tcp"] = plan.bind
         if plan.metrics is not None:
             ports[f"{plan.metrics[0]}/tcp"] = plan.metrics[1]
     try:
-        return box.start()
+        return container.start()
     except BaseException:
-        box.stop()
+        container.stop()
         raise
 
 

@@ -34,16 +34,16 @@ class EngineContainer:
     It is `Killable`, `Pausable`, `CardRemovable` and `CardKeeping`.
     """
 
-    def __init__(self, box: DockerContainer, again: Again) -> None:
-        self._box = box
+    def __init__(self, wrapper: DockerContainer, again: Again) -> None:
+        self._wrapper = wrapper
         self._again = again
         self._cards_near: bool | None = None
-        self._inner: Container = box.get_wrapped_container()
+        self._container: Container = wrapper.get_wrapped_container()
 
     @property
     def ident(self) -> str:
         """The container's id."""
-        return str(self._inner.id)
+        return str(self._container.id)
 
     @property
     def status(self) -> str:
@@ -51,22 +51,22 @@ class EngineContainer:
         from docker.errors import NotFound
 
         try:
-            self._inner.reload()
+            self._container.reload()
         except NotFound:
             return "gone"
-        return str(self._inner.status)
+        return str(self._container.status)
 
     @property
     def exit_code(self) -> int:
         """What its main process ended with."""
-        return int(self._inner.attrs["State"]["ExitCode"])
+        return int(self._container.attrs["State"]["ExitCode"])
 
     def kill(self) -> None:
         """Send SIGKILL to the main process and return at once."""
         from docker.errors import APIError
 
         with suppress(APIError):  # it is not running: then there is nothing to kill
-            self._inner.kill("SIGKILL")
+            self._container.kill("SIGKILL")
 
     def alive(self) -> bool:
         """Return whether the container runs."""
@@ -85,19 +85,19 @@ class EngineContainer:
 
     def pause(self) -> None:
         """Freeze all its processes where they stand: ports stay open, nothing answers."""
-        self._inner.pause()
+        self._container.pause()
 
     def resume(self) -> None:
         """Let its processes go on; nothing happens if they do already."""
         if self.status == "paused":
-            self._inner.unpause()
+            self._container.unpause()
 
     def card_view(self) -> CardView | None:
         """Return what `nvidia-smi -L` says in the container; None if it cannot be asked."""
         from docker.errors import APIError
 
         try:
-            code, output = self._inner.exec_run(["nvidia-smi", "-L"])
+            code, output = self._container.exec_run(["nvidia-smi", "-L"])
         except APIError:  # it has ended, or the daemon cannot find the program
             return None
         return CardView(exit_code=int(code or 0), said=bytes(output).decode("utf-8", "replace"))
@@ -122,11 +122,11 @@ class EngineContainer:
 
         with suppress(APIError):
             self.resume()
-            self._inner.stop(timeout=max(1, round(grace_s)))
+            self._container.stop(timeout=max(1, round(grace_s)))
 
     def restart(self) -> None:
         """Start the container again; its port stays: the daemon did not draw it."""
-        self._inner.start()
+        self._container.start()
 
     def restart_without(self, *cards: str) -> None:
         """Make the container anew on its port, without these cards of the engine; none gives all back.
@@ -136,15 +136,15 @@ class EngineContainer:
         start = self._again(cards)
         self.stop(1.0)
         self.remove()
-        self._box = start()
-        self._inner = self._box.get_wrapped_container()
+        self._wrapper = start()
+        self._container = self._wrapper.get_wrapped_container()
 
     def logs(self) -> bytes:
         """Return the end of what it wrote, at most about 4 MiB."""
         from docker.errors import APIError
 
         with suppress(APIError):
-            return bytes(self._inner.logs(tail=20_000))[-_LOG_BYTES:]
+            return bytes(self._container.logs(tail=20_000))[-_LOG_BYTES:]
         return b""
 
     def remove(self) -> None:
@@ -152,12 +152,12 @@ class EngineContainer:
         from docker.errors import APIError
 
         with suppress(APIError):  # somebody removed it before us
-            self._box.stop()
+            self._wrapper.stop()
 
     def inspected(self) -> dict[str, Any]:
         """Return what the daemon knows of it, read anew."""
-        self._inner.reload()
-        return dict(self._inner.attrs)
+        self._container.reload()
+        return dict(self._container.attrs)
 
 
 class NetworkedContainer(EngineContainer):
@@ -166,10 +166,10 @@ class NetworkedContainer(EngineContainer):
     `local` says that its port is published on this machine.
     """
 
-    def __init__(self, box: DockerContainer, again: Again, *, local: bool) -> None:
-        super().__init__(box, again)
+    def __init__(self, wrapper: DockerContainer, again: Again, *, local: bool) -> None:
+        super().__init__(wrapper, again)
         self._local = local
-        self._network = NetworkCut(self._inner, local=local)
+        self._network = NetworkCut(self._container, local=local)
 
     def partition(self) -> None:
         """Cut its network: clients are refused, its processes go on; the port is kept for it."""
@@ -190,7 +190,7 @@ class NetworkedContainer(EngineContainer):
     def restart_without(self, *cards: str) -> None:
         """Make the container anew on its port and network, without these cards of the engine."""
         super().restart_without(*cards)
-        self._network = NetworkCut(self._inner, local=self._local)
+        self._network = NetworkCut(self._container, local=self._local)
 
     def remove(self) -> None:
         """Remove the container and what it wrote, and give up its port."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rackgate.engines.launch_records import owner_labels
-from rackgate.engines.launchers.containers.create import BoxPlan, start_box
+from rackgate.engines.launchers.containers.create import ContainerPlan, start_container
 from rackgate.engines.launchers.containers.daemon import (
     Daemon,
     NoDaemon,
@@ -58,7 +58,7 @@ _PORT_ATTEMPTS = 5
 def filled_spec(part: PartSpec) -> EngineSpec:
     """Return the part's spec with what the catalogue adds to its settings."""
     return replace(
-        part.spec, settings=with_defaults(part.spec.settings, boxed=True, cards=len(part.spec.cards))
+        part.spec, settings=with_defaults(part.spec.settings, in_container=True, cards=len(part.spec.cards))
     )
 
 
@@ -76,7 +76,7 @@ def _daemon_of(part: PartSpec) -> Daemon:
         ) from error
 
 
-class BoxLaunch:
+class ContainerLaunch:
     """The containers of one engine while they are started; what it opens is closed by the stack."""
 
     def __init__(
@@ -174,7 +174,7 @@ class BoxLaunch:
 
         for attempt in range(_PORT_ATTEMPTS):
             try:
-                return start_box(self._plan(part, parts, spec, image, secrets))
+                return start_container(self._plan(part, parts, spec, image, secrets))
             except APIError as error:
                 said = str(error.explanation or error)
                 taken = "already allocated" in said or "address already in use" in said
@@ -186,7 +186,7 @@ class BoxLaunch:
 
     def _plan(
         self, part: PartSpec, parts: tuple[PartSpec, ...], spec: EngineSpec, image: Image, secrets: Secrets
-    ) -> BoxPlan:
+    ) -> ContainerPlan:
         daemon = _daemon_of(part)
         bind = self._published.bind(part, daemon)
         host, inside = bind if on_host(part) else ("0.0.0.0", whole(spec.settings, "port", 8000))
@@ -194,7 +194,7 @@ class BoxLaunch:
         values["files"] = BOX_FOLDER
         laid = {f"{BOX_FOLDER}/{name}": text for name, text in filled_files(spec.settings, values).items()}
         command = tuple(filled_in(texts(spec.settings, "command"), values))
-        return BoxPlan(
+        return ContainerPlan(
             spec=spec,
             name=part.short or spec.name,
             image=image,

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rackgate.engines.client import key_headers
-from rackgate.engines.launchers.containers.launch import BoxLaunch, filled_spec
+from rackgate.engines.launchers.containers.launch import ContainerLaunch, filled_spec
 from rackgate.engines.launchers.members import parts_of
 from rackgate.engines.launchers.progress import silent
 from rackgate.engines.launchers.secrets import hidden_values
@@ -34,7 +34,7 @@ def container(
     parts = parts_of(spec)
     check_protocol(spec, parts[-1], "container")
     with ExitStack() as stack:
-        launch = BoxLaunch(spec, run_id, Path(log_dir), on_progress, stack)
+        launch = ContainerLaunch(spec, run_id, Path(log_dir), on_progress, stack)
         running = {part.name: launch.started(part, parts) for part in parts}
         front = parts[-1]
         yield ready_engine(

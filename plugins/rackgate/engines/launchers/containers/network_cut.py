@@ -23,8 +23,8 @@ class NetworkCut:
     the daemon gives it up with the network, and a join that fails for a taken port cannot be repeated.
     """
 
-    def __init__(self, box: Container, *, local: bool) -> None:
-        self._box = box
+    def __init__(self, container: Container, *, local: bool) -> None:
+        self._container = container
         self._local = local
         self._away: dict[str, list[str]] = {}
         self._holds: list[socket.socket] = []
@@ -37,8 +37,8 @@ class NetworkCut:
             return
         for name, facts in self._networks().items():
             with suppress(NotFound):  # container or network went at this moment
-                self._api.disconnect_container_from_network(self._box.id, name)
-            ident = str(self._box.id)
+                self._api.disconnect_container_from_network(self._container.id, name)
+            ident = str(self._container.id)
             # The daemon adds the container's short id by itself, each time.
             self._away[name] = [alias for alias in facts.get("Aliases") or () if not ident.startswith(alias)]
         try:
@@ -56,7 +56,7 @@ class NetworkCut:
         if not self._away or not self._found():
             self.release()
             return
-        running = self._box.status in ("running", "paused")
+        running = self._container.status in ("running", "paused")
         if running:
             self._wait_for_port()
         self.release()
@@ -64,10 +64,12 @@ class NetworkCut:
         for name, aliases in self._away.items():
             if name not in present:
                 with suppress(NotFound):
-                    self._api.connect_container_to_network(self._box.id, name, aliases=aliases or None)
+                    self._api.connect_container_to_network(self._container.id, name, aliases=aliases or None)
         self._away = {}
         if running and self._found() and not self._published():
-            raise OSError(f"container {self._box.name} is on its network again, its port is not published")
+            raise OSError(
+                f"container {self._container.name} is on its network again, its port is not published"
+            )
 
     def release(self) -> None:
         """Give up the port that is kept from others."""
@@ -76,28 +78,28 @@ class NetworkCut:
 
     @property
     def _api(self) -> Any:
-        return self._box.client.api
+        return self._container.client.api
 
     def _found(self) -> bool:
         """Read the container anew; return whether there is one that can be joined."""
         from docker.errors import NotFound
 
         try:
-            self._box.reload()
+            self._container.reload()
         except NotFound:
             return False
-        return self._box.status not in ("dead", "removing")
+        return self._container.status not in ("dead", "removing")
 
     def _networks(self) -> dict[str, dict[str, Any]]:
-        return dict(self._box.attrs["NetworkSettings"]["Networks"] or {})
+        return dict(self._container.attrs["NetworkSettings"]["Networks"] or {})
 
     def _bindings(self) -> dict[str, list[dict[str, str]]]:
-        return dict(self._box.attrs["HostConfig"]["PortBindings"] or {})
+        return dict(self._container.attrs["HostConfig"]["PortBindings"] or {})
 
     def _published(self) -> bool:
         """Return whether each port that was asked for is bound; a container that ended needs none."""
-        ports = self._box.attrs["NetworkSettings"]["Ports"] or {}
-        running = self._box.status in ("running", "paused")
+        ports = self._container.attrs["NetworkSettings"]["Ports"] or {}
+        running = self._container.status in ("running", "paused")
         return not running or all(ports.get(inside) for inside in self._bindings())
 
     def _hold(self) -> None:
@@ -116,7 +118,7 @@ class NetworkCut:
                 self.release()
                 if time.monotonic() > deadline:
                     raise OSError(
-                        f"container {self._box.name}: its port was taken by somebody else: {error}"
+                        f"container {self._container.name}: its port was taken by somebody else: {error}"
                     ) from error
                 time.sleep(0.05)
             else:

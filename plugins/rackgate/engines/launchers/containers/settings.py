@@ -52,7 +52,7 @@ def check_settings(settings: Mapping[str, object]) -> list[str]:
     if unknown:
         return unknown
     keys = {**KEYS, "image": replace(KEYS["image"], required="members" not in settings)}
-    found = problems_of(with_defaults(settings, boxed=True), keys)
+    found = problems_of(with_defaults(settings, in_container=True), keys)
     for name in ("shm_size", "memory"):
         found += _size_problem(name, settings.get(name))
     if "docker_host" in settings and "docker_context" in settings:

@@ -28,7 +28,7 @@ STOP_TIMEOUT_S = 30.0
 
 def filled_settings(settings: Mapping[str, object], cards: int = 0) -> dict[str, object]:
     """Return the table with the catalogue's defaults; a pod has a memory volume in place of an IPC mode."""
-    filled = with_defaults(settings, boxed=True, cards=cards)
+    filled = with_defaults(settings, in_container=True, cards=cards)
     return {key: value for key, value in filled.items() if key in settings or key not in ("ipc", "ulimits")}
 
 

@@ -65,7 +65,7 @@ def check_settings(settings: Mapping[str, object]) -> list[str]:
     if unknown:
         return unknown
     keys = {**KEYS, "command": replace(KEYS["command"], required="members" not in settings)}
-    found = problems_of(with_defaults(settings, boxed=False), keys)
+    found = problems_of(with_defaults(settings, in_container=False), keys)
     limits = settings.get("limits")
     if isinstance(limits, dict):
         found += [
@@ -106,7 +106,7 @@ def process(
             running[part.name] = _started(plan)
             stack.callback(running[part.name].stop)
         front = parts[-1]
-        settings = with_defaults(front.spec.settings, boxed=False)
+        settings = with_defaults(front.spec.settings, in_container=False)
         yield ready_engine(
             Start(
                 spec=_told(spec, plan),
@@ -126,7 +126,7 @@ def process(
 
 def _plan(part: PartSpec, ports: Mapping[str, tuple[str, int]], run_id: str, log_dir: Path) -> ProcessPlan:
     spec = part.spec
-    settings = with_defaults(spec.settings, boxed=False, cards=len(spec.cards))
+    settings = with_defaults(spec.settings, in_container=False, cards=len(spec.cards))
     host, port = ports[part.short]
     values = placeholders(spec, host, port) | {"extra_port": str(free_port(host))}
     folder = log_dir / f"{spec.name}.files"
