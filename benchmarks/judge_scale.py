@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from rackgate.judging.judge import judge
-from rackgate.loadgen import Counters, OfferedLoad, SampleTable
-from rackgate.loadgen.results.labels import Labels
+from rackgate.loadgen.results.dictionary_column import DictionaryColumn
+from rackgate.loadgen.results.offered_load import Counters, OfferedLoad
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.metrics.metric import Metric, measure
 from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.shipped import register_metrics
@@ -78,9 +79,11 @@ def columns_of(random: np.random.Generator, part: range, engines: int, whole: in
         "token_source": "usage",
         "finish_reason": "length",
     }
-    labels = {name: Labels(np.zeros(count, np.int16), (text,)) for name, text in names.items()}
-    labels["engine"] = Labels(random.integers(0, engines, count).astype(np.int16), engines_of(engines))
-    labels["outcome"] = Labels(failed.astype(np.int16), ("ok", "timeout"))
+    labels = {name: DictionaryColumn(np.zeros(count, np.int16), (text,)) for name, text in names.items()}
+    labels["engine"] = DictionaryColumn(
+        random.integers(0, engines, count).astype(np.int16), engines_of(engines)
+    )
+    labels["outcome"] = DictionaryColumn(failed.astype(np.int16), ("ok", "timeout"))
     counts = {"prompt_tokens": 512, "output_tokens": tokens, "http_status": 200}
     return {
         **labels,
@@ -106,10 +109,10 @@ def columns_of(random: np.random.Generator, part: range, engines: int, whole: in
 
 def make(path: Path, samples: int, engines: int) -> None:
     """Write the file. What no percentile is made of (texts, each token's arrival) is left short."""
-    from rackgate.loadgen.results.table_file import Writer
+    from rackgate.loadgen.results.sample_file import create_sample_file, write_row_group
 
     random = np.random.default_rng(1)
-    with Writer(path, Origin.SCHEDULED) as writer:
+    with create_sample_file(path, Origin.SCHEDULED) as writer:
         for first in range(0, samples, ROWS_AT_ONCE):
             count = min(ROWS_AT_ONCE, samples - first)
             texts: dict[str, Any] = {name: np.full(count, "") for name in ("text_digest", "detail")}
@@ -118,11 +121,12 @@ def make(path: Path, samples: int, engines: int) -> None:
                 texts[name] = np.empty(count, dtype=object)
                 texts[name].fill(())
             columns = columns_of(random, range(first, first + count), engines, samples)
-            writer.add(SampleTable(columns, Origin.SCHEDULED, texts.__getitem__, lambda: iter(())))
+            table = SampleTable(columns, Origin.SCHEDULED, texts.__getitem__, lambda: iter(()))
+            write_row_group(writer, table)
 
 
 def observed(path: Path, engines: int) -> Observation:
-    from rackgate.loadgen.results.table_file import read_samples
+    from rackgate.loadgen.results.sample_file import read_samples
 
     table = read_samples(path)
     names = engines_of(engines)

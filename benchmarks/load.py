@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 from load_exact import GOAL_ERROR_MS, GOAL_STARTUP_S, exactness, startup_s
 
-from rackgate.loadgen import Endpoint, start_load
 from rackgate.loadgen.instrument.reference import reference_server
 from rackgate.loadgen.instrument.reference_server import Script
+from rackgate.loadgen.running import start_load
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Load
 
 HERE = Path(__file__).parent

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.loadgen import Endpoint, measure_instrument, start_load
-from rackgate.loadgen.instrument.reference import reference_server
+from rackgate.loadgen.instrument.reference import measure_instrument, reference_server
 from rackgate.loadgen.instrument.reference_server import Script
+from rackgate.loadgen.running import start_load
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Limits, Load
 
 if TYPE_CHECKING:
-    from rackgate.loadgen import InstrumentError
+    from rackgate.loadgen.instrument.reference import InstrumentError
 
 
 GOAL_ERROR_MS = {100: 0.3, 1000: 1.0}

@@ -16,9 +16,10 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from rackgate.loadgen import Endpoint, start_load
 from rackgate.loadgen.instrument.reference import reference_server
 from rackgate.loadgen.instrument.reference_server import Script
+from rackgate.loadgen.running import start_load
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Load
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from rackgate.diagnosis.co_occurring_events import CoOccurringEvent, co_occurring_events, gateway_imbalance
 from rackgate.diagnosis.correlate import correlate
-from rackgate.loadgen import SampleTable
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.load import Origin
 from rackgate.nouns.measurement import Reason

@@ -12,8 +12,9 @@ from rackgate.diagnosis.chain import chain_of
 from rackgate.diagnosis.conditions import conditions_of
 from rackgate.diagnosis.context import with_context
 from rackgate.judging.judge import judge
-from rackgate.loadgen import Endpoint, start_load
+from rackgate.loadgen.running import start_load
 from rackgate.metrics.observation import LoadRun, Observation
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Load, Phase
 from rackgate.nouns.measurement import Layer, Measurement
 from rackgate.nouns.slo import Check, Op, Scope, Slo

@@ -9,7 +9,8 @@ from rackgate.diagnosis.chain import chain_of
 from rackgate.diagnosis.context import with_context
 from rackgate.judging.judge import judge
 from rackgate.judging.message import verdict_message
-from rackgate.loadgen import Counters, OfferedLoad, SampleTable
+from rackgate.loadgen.results.offered_load import Counters, OfferedLoad
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.metrics.metric import measure
 from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.shipped import shipped_registry

@@ -8,20 +8,23 @@ import subprocess
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import uvloop
 
 from rackgate.loadgen.instrument.reference import reference_server
 from rackgate.loadgen.instrument.reference_server import Script
-from rackgate.loadgen.requests.plan import Plan
-from rackgate.loadgen.worker.offer import Offering
+from rackgate.loadgen.requests.plan import LoadPlan
+from rackgate.loadgen.results.columns import COUNTS, MOMENTS
+from rackgate.loadgen.worker.load_generator import LoadGenerator
 from rackgate.loadgen.worker.spool import sample_of_line
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Limits, Load
 from rackgate.nouns.route import Route
+from rackgate.nouns.sample import Outcome, Sample
 
 ON_BOTH_LOOPS = (
     "test_cases_over_transport", "test_clock", "test_connections", "test_fault_matrix", "test_identity",
@@ -154,7 +157,9 @@ def loop(request):
 def offer(loop):
     """Offer a load from this process and return its samples and result."""
 
-    def run(url, *, transport=None, endpoint=None, warmup=False, requests=None, handicap="", **changes):
+    def run(
+        url, *, transport=None, endpoint=None, warmup=False, requests=None, instrument_fault="", **changes
+    ):
         load = replace(LOAD, **changes)
         endpoints = [
             Endpoint(entity=f"e{i}", url=u, model="m")
@@ -162,7 +167,7 @@ def offer(loop):
         ]
         if endpoint:
             endpoints = [replace(one, **endpoint) for one in endpoints]
-        plan = Plan(
+        plan = LoadPlan(
             load=load,
             endpoints=tuple(endpoints),
             label="t",
@@ -170,12 +175,12 @@ def offer(loop):
             seed=1,
             requests=requests or load.planned_requests or None,
             warmup=warmup,
-            handicap=handicap,
+            instrument_fault=instrument_fault,
         )
         lines = []
 
         async def go():
-            return await Offering(plan, lines.append, transport=transport).run()
+            return await LoadGenerator(plan, lines.append, transport=transport).run()
 
         with asyncio.Runner(loop_factory=loop) as runner:
             result = runner.run(go())
@@ -194,6 +199,31 @@ def ask(offer):
         return sample
 
     return run
+
+
+@pytest.fixture(scope="session")
+def samples_of():
+    """Return the samples that a table was made of."""
+
+    def value(field, cell):
+        if field in (*MOMENTS, *COUNTS):
+            return None if np.isnan(cell) else int(cell)
+        if field in ("served_by", "token_source", "finish_reason"):
+            return str(cell) or None
+        if field == "outcome":
+            return Outcome(cell)
+        if field == "warnings":
+            return tuple(cell)
+        return tuple(cell.tolist()) if field == "token_ns" else getattr(cell, "item", lambda: cell)()
+
+    def samples(table):
+        names = [field.name for field in fields(Sample)]
+        rows = zip(*(table.column(name) for name in names), strict=True)
+        return [
+            Sample(**{name: value(name, cell) for name, cell in zip(names, row, strict=True)}) for row in rows
+        ]
+
+    return samples
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from rackgate.engines.protocols.protocol import protocol_named
 from rackgate.loadgen.http.connection import Connection
-from rackgate.loadgen.http.memory_limit import Room
-from rackgate.loadgen.worker.attempt import Attempt, Terms
-from rackgate.loadgen.worker.sampling import row_of
+from rackgate.loadgen.http.memory_limit import MemoryLimit
+from rackgate.loadgen.worker.attempt import Attempt, RequestSettings
+from rackgate.loadgen.worker.sample_row import sample_row
 from rackgate.loadgen.worker.spool import row_lines, sample_of_line
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Limits
@@ -112,7 +112,7 @@ class Desk:
     def __init__(self):
         self.waiting = None
 
-    def look_at(self, connection):
+    def schedule(self, connection):
         connection.queued = True
         self.waiting = connection
 
@@ -120,7 +120,7 @@ class Desk:
         connection, self.waiting = self.waiting, None
         if connection is not None:
             connection.queued = False
-            connection.advance()
+            connection.process_reads()
 
     def opened(self, connection):
         pass
@@ -136,13 +136,13 @@ def carried(pieces, protocol, looks=(), *, lost=False):
     desk, ended = Desk(), []
     connection = Connection(desk)
     connection.connection_made(Wire())
-    terms = Terms.of(
+    settings = RequestSettings.of(
         Endpoint(entity="e", url="http://h", model="m"),
         protocol_named(protocol),
         Limits(),
-        Room(),
+        MemoryLimit(),
     )
-    attempt = Attempt(terms, "r", perf_counter_ns(), ended.append)
+    attempt = Attempt(settings, "r", perf_counter_ns(), ended.append)
     connection.perform(b"POST", attempt)
     arrivals = []
     for number, piece in enumerate(pieces):
@@ -154,7 +154,7 @@ def carried(pieces, protocol, looks=(), *, lost=False):
         connection.connection_lost(None)
     desk.look()
     assert [attempt] == ended
-    sample = sample_of_line(row_lines([row_of(attempt, ("l", "t", 0), warmup=False)]))
+    sample = sample_of_line(row_lines([sample_row(attempt, ("l", "t", 0), warmup=False)]))
     return sample, [bisect_left(arrivals, moment) for moment in sample.token_ns]
 
 

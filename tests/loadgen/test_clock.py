@@ -1,4 +1,4 @@
-"""The alarm that paces open loads: finer than a loop's timers, never early, and there without a timerfd."""
+"""The timer that paces open loads: finer than a loop's timers, never early, and there without a timerfd."""
 
 import asyncio
 import sys
@@ -7,25 +7,25 @@ from time import perf_counter_ns
 import numpy as np
 import pytest
 
-from rackgate.loadgen.worker.timer import Alarm
+from rackgate.loadgen.worker.loop_timing import AbsoluteTimer
 
 WAITS = 100
 TRIES = 5
 
 
 def lateness_ms(loop, *, fine=True):
-    """Return how late an alarm wakes at moments that are no whole milliseconds apart."""
+    """Return how late an timer wakes at moments that are no whole milliseconds apart."""
 
     async def wait():
-        alarm = Alarm()
+        timer = AbsoluteTimer()
         if not fine:
-            alarm.close()  # what is left is what there is without a timerfd
+            timer.close()  # what is left is what there is without a timerfd
         late = []
         for number in range(WAITS):
             moment = perf_counter_ns() + 1_000_000 + 7_919 * number
-            await alarm.until(moment)
+            await timer.until(moment)
             late.append((perf_counter_ns() - moment) / 1e6)
-        alarm.close()
+        timer.close()
         return np.array(late)
 
     with asyncio.Runner(loop_factory=loop) as runner:
@@ -55,16 +55,16 @@ def test_without_a_timerfd_a_timer_of_the_loop_wakes(loop):
 @pytest.mark.parametrize("fine", [True, False])
 def test_a_moment_that_is_past_is_not_waited_for_and_a_wake_ends_every_wait(loop, fine):
     async def wait():
-        alarm = Alarm()
+        timer = AbsoluteTimer()
         if not fine:
-            alarm.close()
-        await alarm.until(perf_counter_ns() - 1)
+            timer.close()
+        await timer.until(perf_counter_ns() - 1)
         begun = perf_counter_ns()
-        asyncio.get_running_loop().call_later(0.01, alarm.wake)
-        await alarm.until(begun + 60_000_000_000)
-        await alarm.until(begun + 60_000_000_000)
-        alarm.close()
-        alarm.close()
+        asyncio.get_running_loop().call_later(0.01, timer.cancel)
+        await timer.until(begun + 60_000_000_000)
+        await timer.until(begun + 60_000_000_000)
+        timer.close()
+        timer.close()
         return (perf_counter_ns() - begun) / 1e9
 
     with asyncio.Runner(loop_factory=loop) as runner:

@@ -5,9 +5,13 @@ import time
 import pytest
 
 from rackgate.loadgen.http.http1 import HttpClient
-from rackgate.loadgen.results.account import account_of, chunk_counted, shared_read_share
-from rackgate.loadgen.results.table import SampleTable
-from rackgate.loadgen.results.table_file import read_samples, write_samples
+from rackgate.loadgen.results.measurement_quality import (
+    measurement_quality,
+    shared_read_share,
+    token_count_caveat,
+)
+from rackgate.loadgen.results.sample_file import read_samples, write_samples
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.nouns.load import Arrival, Limits, Origin
 from rackgate.nouns.sample import Outcome
 
@@ -131,8 +135,8 @@ def test_chunks_of_one_read_share_its_arrival_and_say_so(offer, raw_server, tmp_
     write_samples(SampleTable.from_samples(samples, Origin.SENT), tmp_path / "x")
     table = read_samples(tmp_path / "x")
     assert ([chunks] * 2, [shared] * 2) == (list(table.chunks), list(table.shared_chunks))
-    told = account_of(table)
+    told = measurement_quality(table)
     assert (2 * chunks, 2 * shared) == (told["chunks"], told["shared_chunks"])
     assert {"chunks": 2} == told["token_sources"]
     assert shared / chunks == shared_read_share(table)
-    assert "tokens of 2 of 2 answers are a count of chunks" == chunk_counted(table)
+    assert "tokens of 2 of 2 answers are a count of chunks" == token_count_caveat(table)

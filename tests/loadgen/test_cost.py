@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rackgate.loadgen import Counters, OfferedLoad, SampleTable
+from rackgate.loadgen.results.offered_load import Counters, OfferedLoad
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.metrics.economy import Economies
 from rackgate.metrics.hardware import card_signals as hardware
 from rackgate.metrics.hardware import cost

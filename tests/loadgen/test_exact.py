@@ -8,7 +8,7 @@ is wrong by far more, and by as much on a machine that is idle.
 import numpy as np
 import pytest
 
-from rackgate.loadgen import measure_instrument
+from rackgate.loadgen.instrument.reference import measure_instrument
 from rackgate.nouns.load import Arrival, Limits, Load
 
 pytestmark = pytest.mark.slow
@@ -54,7 +54,9 @@ def test_streams_are_timed_as_exactly_as_the_machine_lets_anyone(tmp_path, load,
 def test_stamps_that_are_taken_when_a_read_is_understood_are_found_out(tmp_path):
     """They are late by what the stream lasts, more than a second here, however idle the machine is."""
     load = streams(100, 200, warmup_requests=100)
-    error = measure_instrument(load, samples_path=tmp_path / "x.parquet", gap_ms=200.0, handicap="late")
+    error = measure_instrument(
+        load, samples_path=tmp_path / "x.parquet", gap_ms=200.0, instrument_fault="late"
+    )
     assert (None, 200) == (error.reason, error.count)
     assert not exact(error)
     assert np.median(error.errors_ms) > 500

@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from rackgate.loadgen.http import connection
-from rackgate.loadgen.http import memory_limit as room
+from rackgate.loadgen.http import connection, memory_limit
 from rackgate.nouns.load import Limits, Load
 from rackgate.nouns.sample import Outcome
 from rackgate.simulator import RackSettings, start_rack
@@ -144,7 +143,7 @@ def test_a_server_that_never_stops_is_cut_off_by_what_was_asked_for(ask, raw_ser
 
 
 def test_servers_that_never_stop_have_a_bound_together(offer, raw_server, monkeypatch):
-    monkeypatch.setattr(room, "ALL_BYTES", 1 << 19)
+    monkeypatch.setattr(memory_limit, "MAX_TOTAL_BYTES", 1 << 19)
     url = endless(raw_server, TOKENS * 8, every_s=0.005)
     samples, result = offer(url, requests=8, concurrency=8, limits=Limits(total_s=60.0))
     assert {"malformed": 8} == result["outcomes"]
@@ -153,7 +152,7 @@ def test_servers_that_never_stop_have_a_bound_together(offer, raw_server, monkey
 
 
 def test_honest_answers_have_room_together_however_long_they_are(offer, reply, monkeypatch):
-    monkeypatch.setattr(room, "ALL_BYTES", 1 << 10)
+    monkeypatch.setattr(memory_limit, "MAX_TOTAL_BYTES", 1 << 10)
     data = HEAD + TOKENS * 20 + b"e\r\ndata: [DONE]\n\n\r\n" + END
     samples, _ = offer(reply(data).url, requests=16, concurrency=8, output_tokens=200)
     assert [(Outcome.OK, 200)] * 16 == [(sample.outcome, len(sample.token_ns)) for sample in samples]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.loadgen.http.body import BodyError, Chunked, Sized
+from rackgate.loadgen.http.body import BodyError, ChunkedBody, FixedLengthBody
 from rackgate.loadgen.http.head import Framing, HeadError, check_head, parse_head
 
 LINE = b"HTTP/1.1 200 OK\r\n"
@@ -89,7 +89,7 @@ class Oracle:
 
 
 def read(pieces):
-    body, taken = Chunked(), b""
+    body, taken = ChunkedBody(), b""
     for number, piece in enumerate(pieces):
         try:
             taken += b"".join(data for _, data in body.take([(number, piece)]))
@@ -151,7 +151,7 @@ def test_two_reads_of_chunks_of_one_size_may_meet_anywhere(size):
 
 def test_each_piece_keeps_its_arrival():
     reads = [(1, chunk(b"a")), (2, b"1\r"), (3, b"\nb"), (4, b"\r\n1\r\nc\r\n0\r\n"), (5, b"\r\n")]
-    body = Chunked()
+    body = ChunkedBody()
     assert [(1, b"a"), (3, b"b"), (4, b"c")] == body.take(reads)
     assert (True, False) == (body.ended, body.excess)
 
@@ -161,10 +161,10 @@ def test_each_piece_keeps_its_arrival():
 )
 def test_what_is_no_chunk_is_refused_at_once(data):
     with pytest.raises(BodyError):
-        Chunked().take([(0, data)])
+        ChunkedBody().take([(0, data)])
 
 
 def test_bytes_behind_the_end_are_seen():
-    for body, data in ((Chunked(), b"0\r\n\r\nHTTP"), (Sized(2), b"abc")):
+    for body, data in ((ChunkedBody(), b"0\r\n\r\nHTTP"), (FixedLengthBody(2), b"abc")):
         body.take([(0, data)])
         assert (True, True) == (body.ended, body.excess)

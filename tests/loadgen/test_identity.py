@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from rackgate.loadgen.results.table import SampleTable
-from rackgate.loadgen.results.table_file import read_samples, write_samples
+from rackgate.loadgen.results.sample_file import read_samples, write_samples
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.nouns.load import Origin
 from rackgate.nouns.sample import traceparent_of
 

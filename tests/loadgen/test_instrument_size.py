@@ -5,7 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.loadgen.instrument.sizing import REFERENCE, accepted_ms, most_streams, sized, streams_of
+from rackgate.loadgen.sizing import (
+    REFERENCE_LOAD,
+    accepted_error_ms,
+    concurrent_streams,
+    max_streams,
+    scaled_reference,
+)
 from rackgate.nouns.load import Arrival, Load, Phase
 
 CLOSED = Load(name="c", prompt_tokens=8, output_tokens=100, concurrency=8)
@@ -28,15 +34,15 @@ OPEN = replace(CLOSED, arrival=Arrival.POISSON, rate_per_s=10.0, concurrency=64)
     ],
 )
 def test_the_streams_of_a_load_are_told_from_its_shape(load, endpoints, expected):
-    assert expected == streams_of(load, endpoints)
+    assert expected == concurrent_streams(load, endpoints)
 
 
 def test_the_reference_load_has_as_many_streams_and_is_bounded():
-    assert REFERENCE == sized(REFERENCE, 1)
-    assert 60 == pytest.approx(streams_of(sized(REFERENCE, 60), 1), abs=1)
+    assert REFERENCE_LOAD == scaled_reference(REFERENCE_LOAD, 1)
+    assert 60 == pytest.approx(concurrent_streams(scaled_reference(REFERENCE_LOAD, 60), 1), abs=1)
     bound = min(256, 64 * len(os.sched_getaffinity(0)))
-    assert bound == most_streams()
-    assert bound == pytest.approx(streams_of(sized(REFERENCE, 10_000), 1), abs=1)
+    assert bound == max_streams()
+    assert bound == pytest.approx(concurrent_streams(scaled_reference(REFERENCE_LOAD, 10_000), 1), abs=1)
 
 
 @pytest.mark.parametrize(
@@ -44,4 +50,4 @@ def test_the_reference_load_has_as_many_streams_and_is_bounded():
     [([], 10.0), ([450.0, 500.0], 9.0), ([20.0], 1.0), ([9000.0], 10.0), ([100.0], 2.0)],
 )
 def test_two_percent_of_the_tightest_bound_are_accepted_and_at_least_a_millisecond(bounds, expected):
-    assert expected == accepted_ms(bounds)
+    assert expected == accepted_error_ms(bounds)

@@ -12,9 +12,10 @@ from dataclasses import replace
 import pytest
 
 from rackgate.cli import main
-from rackgate.loadgen import Endpoint, start_load
-from rackgate.loadgen.progress import StreamTeller, progress_text, watch
-from rackgate.loadgen.worker.live_state import Now
+from rackgate.loadgen.progress import StreamProgress, progress_text, show_progress
+from rackgate.loadgen.running import start_load
+from rackgate.loadgen.worker.live_state import LiveState
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Load, Phase
 from rackgate.nouns.sample import Outcome, Sample
 
@@ -252,7 +253,7 @@ def test_ctrl_c_keeps_what_was_measured(reference):
     assert ["UNKNOWN"] == [one["verdict"] for one in said["bounds"].values()]
 
 
-NOW = Now(
+NOW = LiveState(
     t_ns=30_000_000_000,
     start_ns=10_000_000_000,
     scheduled=80,
@@ -314,9 +315,9 @@ def test_a_log_has_a_line_every_so_often_and_nothing_is_drawn_over(reference, tm
         duration_s=3.0, warmup_requests=0,
     )  # fmt: skip
     stream, endpoint = io.StringIO(), Endpoint(entity="e", url=reference, model="m")
-    assert 30.0 == StreamTeller(stream).every_s
+    assert 30.0 == StreamProgress(stream).every_s
     with start_load(load, [endpoint], label="t", samples_path=tmp_path / "x", seed=1) as running:
-        watch(running, load, StreamTeller(stream, log_every_s=1.0))
+        show_progress(running, load, StreamProgress(stream, log_every_s=1.0))
         assert running.finish().reason is None
     lines = stream.getvalue().splitlines()
     assert len(lines) >= 2
@@ -336,7 +337,7 @@ def test_the_line_updates_on_a_terminal_only(reference, tmp_path):
     with start_load(
         load, [Endpoint(entity="e", url=reference, model="m")], label="t", samples_path=tmp_path / "x", seed=1
     ) as running:
-        watch(running, load, StreamTeller(stream))
+        show_progress(running, load, StreamProgress(stream))
         assert running.finish().reason is None
     assert stream.getvalue().count("\n") == 0
     assert "in flight 2" in stream.getvalue()

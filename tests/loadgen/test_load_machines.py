@@ -17,9 +17,10 @@ import pytest
 
 from rackgate.cli import main
 from rackgate.evidence.record import read_records
-from rackgate.loadgen import Endpoint, start_load
 from rackgate.loadgen.remote.load_machine import LoadMachine
-from rackgate.loadgen.remote.machines import NoLoadMachines
+from rackgate.loadgen.remote.relay import NoLoadMachines
+from rackgate.loadgen.running import start_load
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Limits, Load
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.target import LoadMachines

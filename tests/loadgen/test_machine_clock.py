@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.loadgen.machine_clock import ClockReading, MachineClock, compare_clocks, moved
+from rackgate.loadgen.machine_clock import ClockReading, MachineClock, measure_clock_offset, on_local_clock
 from rackgate.nouns.load import Origin
 from rackgate.nouns.sample import Outcome, Sample
 
@@ -53,7 +53,7 @@ def test_a_clock_that_runs_fast_or_slow_is_followed(ahead_s, ppm, at_s):
 
 def test_a_sample_keeps_its_durations_on_another_clock():
     there = clock_of(5_000.0, 5_030.0)
-    here = moved(SAMPLE, there)
+    here = on_local_clock(SAMPLE, there)
     assert SAMPLE.scheduled_ns - here.scheduled_ns == there.offset_ns(SAMPLE.scheduled_ns)
     for duration in (Sample.ttft_ms, Sample.e2e_ms):
         assert duration(SAMPLE, Origin.SCHEDULED) == duration(here, Origin.SCHEDULED)
@@ -85,6 +85,6 @@ def test_the_shortest_round_trip_counts_and_holds_the_truth():
         time.sleep(next(waits))
         return perf_counter_ns() + 7 * SECOND
 
-    reading = compare_clocks(ask, 3)
+    reading = measure_clock_offset(ask, 3)
     assert reading.uncertainty_ns < 5_000_000
     assert abs(reading.offset_ns - 7 * SECOND) <= reading.uncertainty_ns

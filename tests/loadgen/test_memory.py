@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from rackgate.loadgen.results.table import SampleTable
-from rackgate.loadgen.results.table_file import read_samples, write_samples
+from rackgate.loadgen.results.sample_file import read_samples, write_samples
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.nouns.load import Origin
 from rackgate.nouns.sample import Outcome, Sample
 
@@ -17,9 +17,10 @@ MERGED = """
 import re, sys
 from pathlib import Path
 from rackgate.nouns.load import Load
-from rackgate.loadgen import Endpoint, start_load
-from rackgate.loadgen.results.columns import KEPT
-from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.running import start_load
+from rackgate.nouns.endpoint import Endpoint
+from rackgate.loadgen.results.columns import CACHED
+from rackgate.loadgen.results.sample_table import SampleTable
 
 url, folder = sys.argv[1:]
 load = Load(name="l", prompt_tokens=9, output_tokens=8, concurrency=8, looks=(64,), warmup_requests=0,
@@ -42,7 +43,7 @@ def merged(name, times):
     return offered.samples
 
 def touched(table):
-    for column in KEPT:
+    for column in CACHED:
         table._kept(column)
     return table
 

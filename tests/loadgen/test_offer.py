@@ -20,8 +20,8 @@ from rackgate.engines.protocols.answer import Ending
 from rackgate.loadgen.http.head import Head
 from rackgate.loadgen.http.transport import Finish
 from rackgate.loadgen.requests.arrivals import schedule_ns
-from rackgate.loadgen.requests.plan import Plan
-from rackgate.loadgen.worker.offer import Offering
+from rackgate.loadgen.requests.plan import LoadPlan
+from rackgate.loadgen.worker.load_generator import LoadGenerator
 from rackgate.loadgen.worker.spool import sample_of_line
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Limits, Load, Origin
@@ -79,7 +79,7 @@ class ScriptedExchange:
     def __init__(self, ended):
         self._ended = ended
 
-    def settle(self):
+    def process_reads(self):
         pass
 
     def abort(self, ending, detail=""):
@@ -88,7 +88,7 @@ class ScriptedExchange:
 
 
 def run(load, *, requests, seed=1, endpoints=1, transport=ScriptedTransport, stop_after_s=None, label="t"):
-    plan = Plan(
+    plan = LoadPlan(
         load=load,
         endpoints=tuple(Endpoint(entity=f"e{i}", url="http://x", model="m") for i in range(endpoints)),
         label=label,
@@ -100,7 +100,7 @@ def run(load, *, requests, seed=1, endpoints=1, transport=ScriptedTransport, sto
     lines = []
 
     async def go():
-        offer = Offering(plan, lines.append, transport=transport)
+        offer = LoadGenerator(plan, lines.append, transport=transport)
         if stop_after_s is not None:
             asyncio.get_running_loop().call_later(stop_after_s, offer.stop)
         return await offer.run()
@@ -187,14 +187,14 @@ def test_each_request_carries_its_own_id_and_trace():
 
 
 def test_a_header_cannot_smuggle_a_line():
-    plan = Plan(
+    plan = LoadPlan(
         load=LOAD,
         endpoints=(Endpoint(entity="e", url="http://x", model="m", headers={"A": "b\r\nC: d"}),),
         label="t", spool="", seed=1, requests=1,
     )  # fmt: skip
 
     async def go():
-        Offering(plan, print)
+        LoadGenerator(plan, print)
 
     with pytest.raises(ValueError, match="line end"):
         asyncio.run(go())

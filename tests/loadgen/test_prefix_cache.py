@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackgate.engines.metrics_page import MetricsPage
-from rackgate.loadgen.engine_counters.prefix_cache import (
+from rackgate.loadgen.engine_counters import (
     PrefixCounters,
-    counters_meanwhile,
-    counters_of,
-    least_from_cache,
-    read_pages,
+    fetch_engine_pages,
+    least_cached_share,
+    prefix_counters,
+    prefix_counters_between,
 )
 from rackgate.nouns.load import Load
 from rackgate.telemetry.engine_metrics import EnginePage
@@ -39,22 +39,22 @@ def test_what_an_engine_looked_up_and_found_is_told_by_its_page(reply):
     pages = {name: MetricsPage(url=at, headers={}) for name, at in (("a", url), ("b", missing))}
     pages["c"] = MetricsPage(url="http://127.0.0.1:9/metrics", headers={})
     assert {"a": counted(1000.0, 400.0), "b": None, "c": None} == {
-        name: counters_of(page) for name, page in read_pages(pages).items()
+        name: prefix_counters(page) for name, page in fetch_engine_pages(pages).items()
     }
 
 
 def test_an_engine_that_restarted_or_did_not_tell_is_left_out():
     before = {"a": page(10, 5), "b": page(10, 5), "c": None}
     after = {"a": page(30, 6), "b": page(3, 0), "c": page(9, 9), "d": page(1, 1)}
-    assert {"a": counted(20, 1)} == counters_meanwhile(before, after)
+    assert {"a": counted(20, 1)} == prefix_counters_between(before, after)
 
 
 def test_repeated_prompts_are_seen_and_a_chat_template_is_not_held_against_the_engine():
-    assert 0.9 == least_from_cache([counted(1000, 900)], LOAD, 10)
-    assert 0.0 == least_from_cache([counted(1700, 700)], LOAD, 10)  # 70 tokens of template, each found
-    assert 1.0 == least_from_cache([counted(1700, 1700)], LOAD, 10)
+    assert 0.9 == least_cached_share([counted(1000, 900)], LOAD, 10)
+    assert 0.0 == least_cached_share([counted(1700, 700)], LOAD, 10)  # 70 tokens of template, each found
+    assert 1.0 == least_cached_share([counted(1700, 1700)], LOAD, 10)
     short = replace(LOAD, prompt_tokens=8)
-    assert 0.0 == least_from_cache([counted(780, 640)], short, 10)
+    assert 0.0 == least_cached_share([counted(780, 640)], short, 10)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_repeated_prompts_are_seen_and_a_chat_template_is_not_held_against_the_e
     ],
 )
 def test_a_load_that_shares_prompts_may_hit_caches(load):
-    assert least_from_cache([counted(1000, 900)], load, 10) is None
+    assert least_cached_share([counted(1000, 900)], load, 10) is None
 
 
 def test_nothing_is_said_where_nothing_was_counted():
-    assert least_from_cache([], LOAD, 10) is None
-    assert least_from_cache([counted(0, 0)], LOAD, 0) is None
+    assert least_cached_share([], LOAD, 10) is None
+    assert least_cached_share([counted(0, 0)], LOAD, 0) is None
 
 
 @given(
@@ -84,6 +84,6 @@ def test_nothing_is_said_where_nothing_was_counted():
 def test_it_never_says_more_than_there_was_whoever_else_asked(requests, own_hits, others, others_hits):
     own = LOAD.prompt_tokens * requests
     told = counted(own + others, own * own_hits + others * others_hits)
-    least = least_from_cache([told], LOAD, requests)
+    least = least_cached_share([told], LOAD, requests)
     assert least is not None
     assert 0 <= least <= own_hits + 1e-9

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rackgate.loadgen import measure_instrument
+from rackgate.loadgen.instrument.reference import measure_instrument
 from rackgate.nouns.load import Limits, Load
 from rackgate.nouns.measurement import Reason
 
@@ -13,8 +13,10 @@ LOAD = Load(
 )  # fmt: skip
 
 
-def measure(tmp_path, handicap=""):
-    return measure_instrument(LOAD, samples_path=tmp_path / "x.parquet", handicap=handicap, gap_ms=5.0)
+def measure(tmp_path, instrument_fault=""):
+    return measure_instrument(
+        LOAD, samples_path=tmp_path / "x.parquet", instrument_fault=instrument_fault, gap_ms=5.0
+    )
 
 
 def test_the_error_is_known_for_each_request(tmp_path):
@@ -29,14 +31,14 @@ def test_a_slow_instrument_shows_in_its_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("handicap", "reason", "words"),
+    ("instrument_fault", "reason", "words"),
     [
         ("blank", Reason.BLANK, "32 of 32 requests have no stamp"),
         ("die", Reason.DIED, "load worker died"),
         ("reference_die", Reason.DIED, "reference server"),
     ],
 )
-def test_what_cannot_be_measured_has_a_reason_and_no_number(tmp_path, handicap, reason, words):
-    error = measure(tmp_path, handicap)
+def test_what_cannot_be_measured_has_a_reason_and_no_number(tmp_path, instrument_fault, reason, words):
+    error = measure(tmp_path, instrument_fault)
     assert (reason, 0, 0) == (error.reason, error.count, len(error.errors_ms))
     assert words in error.detail

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.loadgen import Counters, Endpoint, start_load
 from rackgate.loadgen.instrument.reference import reference_server
 from rackgate.loadgen.instrument.reference_server import Script
-from rackgate.loadgen.results.table_file import read_samples
+from rackgate.loadgen.results.offered_load import Counters
+from rackgate.loadgen.results.sample_file import read_samples
+from rackgate.loadgen.running import start_load
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Limits, Load
 from rackgate.nouns.measurement import Reason
 
@@ -46,7 +48,7 @@ def start(tmp_path, reference):
         assert not running.running
 
 
-def test_a_load_comes_back_whole(start):
+def test_a_load_comes_back_whole(start, samples_of):
     offered = start().finish(60)
     assert (offered.reason, offered.detail) == (None, "")
     assert offered.engines == ("n1/gpu0", "n1/gpu1")
@@ -64,7 +66,7 @@ def test_a_load_comes_back_whole(start):
     assert (table.measured.ttft_ms >= 4).all()
     assert [path.name for path in offered.samples_path.parent.iterdir()] == ["0.parquet"]
     again = read_samples(offered.samples_path)
-    assert list(table.samples()) == list(again.samples())
+    assert samples_of(table) == samples_of(again)
 
 
 def test_the_same_seed_asks_for_the_same_again(start):
@@ -122,7 +124,7 @@ def test_a_load_past_the_caller_s_limit_is_ended_and_says_so(start):
 
 
 def test_a_worker_that_dies_is_said_and_what_it_finished_is_kept(start):
-    offered = start(handicap="die").finish(60)
+    offered = start(instrument_fault="die").finish(60)
     assert offered.reason == Reason.DIED
     assert "exit status 70" in offered.detail
     assert 0 < len(offered.samples.measured) < 16
@@ -146,7 +148,7 @@ def test_a_worker_does_not_outlive_its_parent(tmp_path, reference):
     code = (
         "import os; from pathlib import Path\n"
         "from rackgate.nouns.load import Load; from rackgate.nouns.endpoint import Endpoint\n"
-        "from rackgate.loadgen import start_load\n"
+        "from rackgate.loadgen.running import start_load\n"
         "load = Load(name='l', prompt_tokens=9, output_tokens=5, looks=(100000,))\n"
         f"e = Endpoint(entity='e', url={reference!r}, model='m')\n"
         f"r = start_load(load, [e], label='t', samples_path=Path({str(tmp_path)!r}) / 'x.parquet', seed=1)\n"
@@ -201,7 +203,7 @@ def test_a_first_token_after_7_seconds_is_no_error(tmp_path):
     ("words", "load", "more"),
     [
         ("neither how many requests", replace(LOAD, looks=()), {}),
-        ("unknown handicap", LOAD, {"handicap": "tired"}),
+        ("unknown instrument_fault", LOAD, {"instrument_fault": "tired"}),
     ],
 )
 def test_a_load_that_cannot_be_offered_is_refused_at_once(start, words, load, more):

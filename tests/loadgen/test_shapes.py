@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from rackgate.config.acceptance_tables import LoadTable
 from rackgate.loadgen.requests.arrivals import schedule_ns
-from rackgate.loadgen.requests.plan import Plan
+from rackgate.loadgen.requests.plan import LoadPlan
 from rackgate.loadgen.requests.trace import trace_of
 from rackgate.loadgen.running import start_load
-from rackgate.loadgen.worker.endpoint_client import Lane
+from rackgate.loadgen.worker.endpoint_client import EndpointClient
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Load, Phase, Shape, Spread
 
@@ -32,13 +32,13 @@ TASK = "Continue this list of words as a story: "
 
 def plan_of(load, seed=1):
     endpoint = Endpoint(entity="e", url="http://x", model="m")
-    return Plan(load=load, endpoints=(endpoint,), label="t", spool="", seed=seed, requests=3)
+    return LoadPlan(load=load, endpoints=(endpoint,), label="t", spool="", seed=seed, requests=3)
 
 
 def bodies(load, count=6, kind="r", seed=1):
     trace = trace_of(load)
-    lane = Lane(plan_of(load, seed), 0, None, trace=trace.requests if trace else ())
-    made = [lane.request(kind, index)[1] for index in range(count)]
+    client = EndpointClient(plan_of(load, seed), 0, None, trace=trace.requests if trace else ())
+    made = [client.request(kind, index)[1] for index in range(count)]
     return made, [json.loads(request.partition(b"\r\n\r\n")[2]) for request in made]
 
 
@@ -262,7 +262,7 @@ def test_a_plan_of_every_shape_survives_its_way_to_the_worker():
         phases=(Phase(duration_s=1, rate_per_s=2, to_rate_per_s=3),),
     )
     plan = plan_of(load)
-    assert plan == Plan.from_json(plan.to_json())
+    assert plan == LoadPlan.from_json(plan.to_json())
 
 
 @pytest.mark.parametrize(

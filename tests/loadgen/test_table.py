@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackgate.loadgen import SampleTable
-from rackgate.loadgen.results import columns, table_file
-from rackgate.loadgen.results.labels import Labels
-from rackgate.loadgen.results.table_file import read_samples, write_samples
-from rackgate.loadgen.worker.sampling import burst
-from rackgate.loadgen.worker.spool import read_spool, sample_of_line, spool_line
+from rackgate.loadgen.results import columns, sample_file
+from rackgate.loadgen.results.dictionary_column import DictionaryColumn
+from rackgate.loadgen.results.sample_file import read_samples, write_samples
+from rackgate.loadgen.results.sample_table import SampleTable
+from rackgate.loadgen.worker.sample_row import burst
+from rackgate.loadgen.worker.spool import read_spool, row_lines, row_of_sample, sample_of_line
 from rackgate.nouns.load import Origin
 from rackgate.nouns.sample import Outcome, Sample
 
@@ -54,13 +54,13 @@ def sample(draw):
 
 @settings(max_examples=40)
 @given(samples=st.lists(sample(), max_size=6), origin=st.sampled_from(list(Origin)))
-def test_a_table_is_its_samples_also_through_a_file(samples, origin, tmp_path_factory):
+def test_a_table_is_its_samples_also_through_a_file(samples, origin, samples_of, tmp_path_factory):
     table = SampleTable.from_samples(samples, origin)
-    assert samples == list(table.samples())
+    assert samples == samples_of(table)
     path = tmp_path_factory.mktemp("t") / "x.parquet"
     write_samples(table, path)
     again = read_samples(path)
-    assert (samples, origin) == (list(again.samples()), again.origin)
+    assert (samples, origin) == (samples_of(again), again.origin)
     assert table.columns == again.columns
     for row, one in enumerate(samples):
         expected = one.ttft_ms(origin)
@@ -70,7 +70,7 @@ def test_a_table_is_its_samples_also_through_a_file(samples, origin, tmp_path_fa
 
 @given(sample())
 def test_a_sample_survives_its_line(one):
-    assert one == sample_of_line(spool_line(one))
+    assert one == sample_of_line(row_lines([row_of_sample(one)]))
 
 
 def fixed(**changes):
@@ -126,7 +126,9 @@ def test_an_empty_table_has_its_columns():
 
 
 def test_a_torn_last_line_is_left_out(tmp_path):
-    (tmp_path / "x").write_bytes(spool_line(fixed()) + spool_line(fixed())[:-9])
+    (tmp_path / "x").write_bytes(
+        row_lines([row_of_sample(fixed())]) + row_lines([row_of_sample(fixed())])[:-9]
+    )
     assert [fixed()] == list(read_spool(tmp_path / "x"))
 
 
@@ -148,21 +150,21 @@ def test_a_buffered_stream_is_told_from_steps_of_several_tokens(expected, token_
 
 @settings(max_examples=25)
 @given(parts=st.lists(st.lists(sample(), max_size=5), min_size=1, max_size=3), at_once=st.integers(1, 6))
-def test_spools_become_one_file_a_row_group_at_a_time(parts, at_once, tmp_path_factory):
+def test_spools_become_one_file_a_row_group_at_a_time(parts, at_once, samples_of, tmp_path_factory):
     folder = tmp_path_factory.mktemp("t")
     spools = [folder / str(number) for number in range(len(parts))]
     for spool, samples in zip(spools, parts, strict=True):
-        spool.write_bytes(b"".join(spool_line(one) for one in samples))
+        spool.write_bytes(b"".join(row_lines([row_of_sample(one)]) for one in samples))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_file, "ROWS_AT_ONCE", at_once)
-        table = table_file.samples_to_file(
+        patch.setattr(sample_file, "ROWS_PER_GROUP", at_once)
+        table = sample_file.write_sample_file(
             (sample for spool in spools for sample in read_spool(spool)), Origin.SENT, folder / "x"
         )
     expected = [one for samples in parts for one in samples]
-    assert expected == list(table.samples()) == list(read_samples(folder / "x").samples())
+    assert expected == samples_of(table) == samples_of(read_samples(folder / "x"))
     mask = np.arange(len(expected)) % 2 == 0
-    assert expected[::2] == list(table.where(mask).samples())
-    assert expected[::2][1:] == list(table.where(mask).where(np.arange(len(expected[::2])) > 0).samples())
+    assert expected[::2] == samples_of(table.where(mask))
+    assert expected[::2][1:] == samples_of(table.where(mask).where(np.arange(len(expected[::2])) > 0))
 
 
 def test_a_finished_request_takes_less_than_200_bytes_of_memory(tmp_path):
@@ -172,10 +174,10 @@ def test_a_finished_request_takes_less_than_200_bytes_of_memory(tmp_path):
     write_samples(SampleTable.from_samples(samples, Origin.SENT), tmp_path / "x")
     table = read_samples(tmp_path / "x")
     kept = 0
-    for name in columns.KEPT:
+    for name in columns.CACHED:
         table.column(name)
         held = table._columns[name]
-        kept += held.codes.nbytes if isinstance(held, Labels) else held.nbytes
+        kept += held.codes.nbytes if isinstance(held, DictionaryColumn) else held.nbytes
     assert kept / len(table) < 135
 
 
@@ -185,7 +187,7 @@ def test_a_finished_request_takes_less_than_200_bytes_of_memory(tmp_path):
 )
 def test_labels_are_the_texts_they_stand_for(parts, wanted):
     texts = [text for part in parts for text in part]
-    labels = Labels.joined([Labels.of(part) for part in parts])
+    labels = DictionaryColumn.concat([DictionaryColumn.of(part) for part in parts])
     assert texts == labels.texts.tolist()
-    assert [text in wanted for text in texts] == labels.are(wanted).tolist()
+    assert [text in wanted for text in texts] == labels.isin(wanted).tolist()
     assert {text: texts.count(text) for text in sorted(set(texts))} == labels.counts()

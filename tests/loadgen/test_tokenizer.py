@@ -6,10 +6,10 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
-from rackgate.loadgen.requests.plan import Plan
+from rackgate.loadgen.requests.plan import LoadPlan
 from rackgate.loadgen.requests.trace import read_trace
 from rackgate.loadgen.requests.words import WORDS, token_counter, words_of
-from rackgate.loadgen.worker.endpoint_client import Lane
+from rackgate.loadgen.worker.endpoint_client import EndpointClient
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Load, Shape, Spread
 
@@ -34,8 +34,8 @@ def model(tmp_path_factory):
 
 def bodies(load, count):
     endpoint = Endpoint(entity="e", url="http://x", model="m")
-    lane = Lane(Plan(load=load, endpoints=(endpoint,), label="t", spool="", seed=1), 0, None)
-    requests = (lane.request("r", index)[1] for index in range(count))
+    client = EndpointClient(LoadPlan(load=load, endpoints=(endpoint,), label="t", spool="", seed=1), 0, None)
+    requests = (client.request("r", index)[1] for index in range(count))
     return [json.loads(request.partition(b"\r\n\r\n")[2]) for request in requests]
 
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from rackgate.loadgen import Endpoint, start_load
-from rackgate.loadgen.workers.count import workers_for
+from rackgate.loadgen.running import start_load
+from rackgate.loadgen.sizing import worker_count
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Limits, Load, Phase
 from rackgate.nouns.measurement import Reason
 
@@ -139,14 +140,14 @@ def test_more_workers_than_requests_in_flight_are_refused(tmp_path, workers):
 
 def test_a_load_takes_as_many_workers_as_its_rate_needs_and_leaves_a_core(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
-    assert 1 == workers_for(LOAD, 4)
-    assert 1 == workers_for(replace(OPEN, rate_per_s=100.0), 4)
+    assert 1 == worker_count(LOAD, 4)
+    assert 1 == worker_count(replace(OPEN, rate_per_s=100.0), 4)
     busy = replace(OPEN, rate_per_s=500.0, output_tokens=100, concurrency=5000)
-    assert (3, 6) == (workers_for(busy, 1), workers_for(busy, 2))
-    assert 7 == workers_for(busy, 4)
+    assert (3, 6) == (worker_count(busy, 1), worker_count(busy, 2))
+    assert 7 == worker_count(busy, 4)
     ramp = replace(
         busy, rate_per_s=None, phases=(Phase(duration_s=1.0, rate_per_s=1.0, to_rate_per_s=500.0),)
     )
-    assert 3 == workers_for(ramp, 1)
+    assert 3 == worker_count(ramp, 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
-    assert 1 == workers_for(busy, 4)
+    assert 1 == worker_count(busy, 4)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rackgate.loadgen import Counters, OfferedLoad, SampleTable
+from rackgate.loadgen.results.offered_load import Counters, OfferedLoad
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.nouns.load import Load, Origin
 from rackgate.nouns.node import Card, Node

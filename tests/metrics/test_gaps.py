@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.loadgen import Counters, OfferedLoad, SampleTable
-from rackgate.loadgen.results import table_file
-from rackgate.loadgen.results.table_file import read_samples, write_samples
+from rackgate.loadgen.results import sample_file
+from rackgate.loadgen.results.offered_load import Counters, OfferedLoad
+from rackgate.loadgen.results.sample_file import read_samples, write_samples
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.requests.gaps import chunk_gap_ms
 from rackgate.metrics.requests.latency import time_to_first_answer_ms
@@ -79,7 +80,7 @@ def gaps_of(samples):
 
 @pytest.mark.parametrize("kept", ["memory", "file", "two files", "out of order"])
 def test_gaps_are_those_of_the_answers_wherever_they_are_kept(tmp_path, monkeypatch, kept):
-    monkeypatch.setattr(table_file, "ROWS_AT_ONCE", 64)
+    monkeypatch.setattr(sample_file, "ROWS_PER_GROUP", 64)
     samples = [*ANSWERS, sample(999, [5000.0], outcome=Outcome.TRUNCATED)]
     table = SampleTable.from_samples(samples, Origin.SENT)
     if kept == "file":

@@ -6,7 +6,7 @@ import pytest
 from nvml_stand_in import node_of, until
 
 from rackgate.judging.judge import judge
-from rackgate.loadgen import Counters, OfferedLoad
+from rackgate.loadgen.results.offered_load import Counters, OfferedLoad
 from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.shipped import register_metrics
 from rackgate.nouns.load import Load

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rackgate.evidence.record import read_records
-from rackgate.loadgen.results.table_file import read_samples
+from rackgate.loadgen.results.sample_file import read_samples
 
 ROOT = Path(__file__).parents[2]
 LONG = """

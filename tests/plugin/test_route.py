@@ -17,7 +17,7 @@ from rackgate.cli import main
 from rackgate.config.problems import ConfigError
 from rackgate.config.target_file import parse_target
 from rackgate.engines.route_options import add_route_options, arguments_of, route_of
-from rackgate.loadgen.results.table_file import read_samples
+from rackgate.loadgen.results.sample_file import read_samples
 from rackgate.nouns.route import DIRECT, Route
 from rackgate.simulator import RackSettings, start_rack
 

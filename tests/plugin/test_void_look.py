@@ -18,19 +18,19 @@ def test_offers(rack_run, rack_engines):
         name="short", prompt_tokens=8, output_tokens=4, arrival=Arrival.POISSON,
         rate_per_s=40.0, duration_s=2.0, concurrency=64,
     )
-    rack_run.instrument_handicap = "slow"
+    rack_run.instrument_fault = "slow"
     def has_begun(running):
-        rack_run.instrument_handicap = "HANDICAP"
+        rack_run.instrument_fault = "INSTRUMENT_FAULT"
     endpoints = rack_engines.front(rack_run, "soak")
     request = LookRequest(stage="soak", load=load, endpoints=tuple(endpoints), label="x")
     offer_look(rack_run, rack_engines.target, request, has_begun)
 """
 
 
-@pytest.mark.parametrize(("handicap", "late"), [("", False), ("slow", True)])
-def test_a_late_look_is_void_once_and_what_counts_is_the_other(pytester, run, handicap, late):
+@pytest.mark.parametrize(("instrument_fault", "late"), [("", False), ("slow", True)])
+def test_a_late_look_is_void_once_and_what_counts_is_the_other(pytester, run, instrument_fault, late):
     pytester.makeconftest("")
-    pytester.makepyfile(test_offers=OFFERS.replace("HANDICAP", handicap))
+    pytester.makepyfile(test_offers=OFFERS.replace("INSTRUMENT_FAULT", instrument_fault))
     outcome = run("-m", "rack_acceptance", "--rack-target=sim:1x1", "--rack-out=run")
     records = list(read_records(pytester.path / "run" / "evidence" / "records.jsonl"))
     voids = [one["text"] for one in records if one["kind"] == "event" and one["event"] == "void_look"]
@@ -44,9 +44,9 @@ def test_a_late_look_is_void_once_and_what_counts_is_the_other(pytester, run, ha
 
 
 LOSES = OFFERS.replace(
-    '    rack_run.instrument_handicap = "slow"\n',
+    '    rack_run.instrument_fault = "slow"\n',
     '    rack_run.cards_lost = lambda: {"node1/gpu0": "the container sees no card [container_lost_gpu]"}\n',
-).replace("HANDICAP", "")
+).replace("INSTRUMENT_FAULT", "")
 
 
 def test_a_load_after_which_an_engine_has_no_card_any_more_is_invalid(pytester, run):

@@ -9,7 +9,7 @@ from rackgate.engines.protocols.answer import Ending
 from rackgate.engines.protocols.openai import ChatStream, read_body
 from rackgate.engines.protocols.protocol import protocol_named
 from rackgate.engines.protocols.sanity import degenerate
-from rackgate.loadgen.worker.attempt import overdue
+from rackgate.loadgen.worker.attempt import next_deadline
 from rackgate.nouns.load import Limits, Origin
 from rackgate.nouns.sample import FAILED, Outcome, Sample
 
@@ -209,7 +209,7 @@ def test_keep_alives_do_not_hide_a_token_stall():
     stream = ChatStream()
     ended = None
     for t_ns, data in reads_of("ENG-02.timed.jsonl"):
-        moment, ending, _ = overdue(limits, 0, stream.last_token_ns)
+        moment, ending, _ = next_deadline(limits, 0, stream.last_token_ns)
         if moment <= t_ns:
             ended = moment
             answer = stream.close(moment, ending)

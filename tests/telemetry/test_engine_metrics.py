@@ -5,8 +5,12 @@ import pytest
 from local_server import Answer, serving
 
 from rackgate.engines.metrics_page import MetricsPage
-from rackgate.loadgen.engine_counters.prefix_cache import engine_page
-from rackgate.loadgen.engine_counters.server_ttft import histogram_entry, histogram_of, histograms_meanwhile
+from rackgate.loadgen.engine_counters import (
+    fetch_engine_page,
+    histogram_entry,
+    histogram_of,
+    ttft_histograms_between,
+)
 from rackgate.nouns.measurement import Reason
 from rackgate.simulator import RackSettings, start_rack
 from rackgate.telemetry.engine_metrics import (
@@ -171,13 +175,13 @@ def test_the_page_of_a_running_engine_moves_with_its_requests():
         source = EngineMetricsSource(engine.entity, engine.nodes[0], f"{engine.url}/metrics")
         first = {one.field: one.value for one in source.poll()}
         page = MetricsPage(url=f"{engine.url}/metrics", headers={})
-        before = {engine.entity: engine_page(page)}
+        before = {engine.entity: fetch_engine_page(page)}
         body = {"model": engine.model, "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]}
         httpx.post(
             f"{engine.url}/v1/chat/completions", json=body, timeout=30, trust_env=False
         ).raise_for_status()
         after = {one.field: one.value for one in source.poll()}
-        counted = histograms_meanwhile(before, {engine.entity: engine_page(page)})
+        counted = ttft_histograms_between(before, {engine.entity: fetch_engine_page(page)})
         source.close()
     assert after["generation_tokens"] - first["generation_tokens"] == 4
     assert counted[engine.entity].count == 1
@@ -192,7 +196,7 @@ def test_an_engine_that_was_started_again_or_tells_no_histogram_counted_nothing_
     many = EnginePage({}, TtftHistogram((0.1, float("inf")), (5, 6), 0.9))
     before = {"a": few, "b": many, "c": few, "d": None}
     after = {"a": many, "b": few, "c": EnginePage({}, None), "d": many, "e": many}
-    assert list(histograms_meanwhile(before, after)) == ["a"]
+    assert list(ttft_histograms_between(before, after)) == ["a"]
 
 
 def test_ranks_that_one_side_alone_counted_widen_the_bucket():

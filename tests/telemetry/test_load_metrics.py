@@ -2,7 +2,7 @@
 
 import pytest
 
-from rackgate.loadgen import Counters, OfferedLoad
+from rackgate.loadgen.results.offered_load import Counters, OfferedLoad
 from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.shipped import register_metrics
 from rackgate.nouns.fault import FaultTimeline

@@ -16,7 +16,7 @@ from rackgate.config.acceptance_tables import PROFILES, AcceptanceTables, LoadTa
 from rackgate.config.probe_tables import ProbeTable, unanswerable
 from rackgate.config.problems import ConfigError, nearest, problems_of, read_toml
 from rackgate.evidence.record import digest_of
-from rackgate.loadgen.instrument.sizing import accepted_ms
+from rackgate.loadgen.sizing import accepted_error_ms
 from rackgate.metrics.metric import Metric
 from rackgate.metrics.probed import metrics_of_probes
 from rackgate.nouns.load import Load
@@ -133,7 +133,7 @@ def _with_instrument_bounds(slos: Sequence[Slo]) -> list[Slo]:
         for row in slos
         if row.metric in _TTFT_METRICS and row.statistic in _TAIL_STATISTICS and row.op is Op.AT_MOST
     ]
-    limit_ms = accepted_ms(tails)
+    limit_ms = accepted_error_ms(tails)
     return [
         replace(row, bound=limit_ms, source=f"2 % of the tightest bound of a TTFT tail, {min(tails):g} ms")
         if row.id in _INSTRUMENT_ROWS and tails and row.op is Op.AT_MOST and row.bound > limit_ms

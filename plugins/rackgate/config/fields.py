@@ -43,7 +43,7 @@ def pci_address(value: str) -> str:
 
 def host_port(value: str) -> str:
     """Return the address; raises `ValueError` unless it is HOST:PORT."""
-    from rackgate.loadgen.remote.machines import address_of
+    from rackgate.loadgen.remote.relay import address_of
 
     address_of(value)
     return value

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.metrics.requests.chosen import owners
 from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.target import GATEWAY
@@ -199,7 +199,7 @@ def gateway_imbalance(samples: SampleTable, engines: Sequence[str]) -> Iterator[
     Only requests through the gateway whose answering engine is known count. A second with fewer than 20 of
     them is counted together with the seconds around it. A single engine has no imbalance.
     """
-    through = samples.labels("engine").are((GATEWAY,)) & owners(samples).are(engines)
+    through = samples.labels("engine").isin((GATEWAY,)) & owners(samples).isin(engines)
     if len(engines) < 2 or int(through.sum()) < _LEAST_REQUESTS:
         return
     moments = np.asarray(samples.column("scheduled_ns"), dtype=np.int64)[through]
@@ -210,7 +210,7 @@ def gateway_imbalance(samples: SampleTable, engines: Sequence[str]) -> Iterator[
     totals = np.bincount(bins)
     fair = 1 / len(engines)
     for engine in engines:
-        counts = np.bincount(bins[owner.are((engine,))], minlength=len(totals))
+        counts = np.bincount(bins[owner.isin((engine,))], minlength=len(totals))
         for text, flags in _unfair_bins(counts, totals, fair).items():
             for index in np.flatnonzero(flags):
                 start = begin + int(index) * width_ns

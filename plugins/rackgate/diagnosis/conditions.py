@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.loadgen.results.labels import Labels
-from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.dictionary_column import DictionaryColumn
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples, owners
 from rackgate.nouns.measurement import Symptom
@@ -51,7 +51,7 @@ class _Requests:
     ttft_ms: Floats
     e2e_ms: Floats
     slow: Flags
-    owner: Labels
+    owner: DictionaryColumn
 
     @property
     def in_flight(self) -> Floats:
@@ -84,7 +84,7 @@ def conditions_of(slo: Slo, entity: str, observation: Observation) -> tuple[Symp
 
 
 def _requests(table: SampleTable, slo: Slo) -> _Requests:
-    ok = table.where(table.labels("outcome").are((Outcome.OK,)))
+    ok = table.where(table.labels("outcome").isin((Outcome.OK,)))
     ok = ok.where(np.argsort(np.asarray(ok.column("scheduled_ns")), kind="stable"))
     columns = {name: np.asarray(ok.column(name), dtype=float) for name in ("ttft_ms", "tpot_ms", "e2e_ms")}
     judged = columns.get(slo.metric.removeprefix("survivor_"))
@@ -146,7 +146,7 @@ def _queue_of(requests: _Requests, engine: str, telemetry: TelemetryTable | None
         return None
     series = telemetry.series(engine, "requests_waiting")
     there = ~np.isnan(series.values)
-    own = requests.owner.are((engine,)) & ~np.isnan(requests.first_ns)
+    own = requests.owner.isin((engine,)) & ~np.isnan(requests.first_ns)
     slow = own & requests.slow
     begin, end = np.sort(requests.start_ns[slow]), np.sort(requests.first_ns[slow])
 
@@ -223,7 +223,7 @@ def _cards(requests: _Requests, entity: str, observation: Observation) -> dict[s
     for engine in observation.target.engines:
         if engine.entity not in observation.members(entity):
             continue
-        mine = requests.owner.are((engine.entity,))
+        mine = requests.owner.isin((engine.entity,))
         mine = mine if mine.any() else np.ones(len(requests.start_ns), dtype=bool)
         window = (int(requests.start_ns[mine].min()), int(np.nanmax(requests.done_ns[mine])))
         for card in engine.cards:

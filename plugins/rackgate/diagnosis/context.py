@@ -10,7 +10,7 @@ import numpy as np
 from rackgate.diagnosis.co_occurring_events import CoOccurringEvent, co_occurring_events, gateway_imbalance
 from rackgate.diagnosis.conditions import conditions_of
 from rackgate.diagnosis.correlate import correlate
-from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.metrics.hardware.load_window import window_of
 from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples, failed_mask

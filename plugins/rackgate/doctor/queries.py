@@ -139,7 +139,7 @@ def query_gateway(target: Target, limit_s: float) -> Readiness:
 
 def query_load_machines(machines: LoadMachines) -> Readiness:
     """Return whether Ray is installed here and the cluster of the load machines answers."""
-    from rackgate.loadgen.remote.machines import NoLoadMachines, check_machines
+    from rackgate.loadgen.remote.relay import NoLoadMachines, check_machines
 
     try:
         check_machines(machines)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rackgate.loadgen.results.offered import OfferedLoad
-from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.offered_load import OfferedLoad
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.nouns.load import Arrival, Load
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.sample import Outcome
@@ -23,7 +23,7 @@ _BURST_MS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repeats:
+class RepeatComparison:
     """Median time per token of first answers / that of the repeats.
 
     None, with `reason` and `detail`, where it is not known.
@@ -67,7 +67,7 @@ def audit_load(load: Load) -> Load:
     )  # fmt: skip
 
 
-def audit_of(offered: OfferedLoad, audited: OfferedLoad) -> CacheAudit:
+def cache_audit(offered: OfferedLoad, audited: OfferedLoad) -> CacheAudit:
     """Return what the counters of a load and its audit say together."""
     counted = list(offered.prefix.values())
     queries = sum(one.queries for one in counted)
@@ -81,26 +81,26 @@ def audit_of(offered: OfferedLoad, audited: OfferedLoad) -> CacheAudit:
     )
 
 
-def compare_repeats(table: SampleTable | None, *, repeats: int) -> Repeats:
+def compare_repeats(table: SampleTable | None, *, repeats: int) -> RepeatComparison:
     """Return how much faster the tokens of repeated prompts came, by the medians over all pairs."""
     if table is None:
-        return Repeats(speed_up=None, pairs=0, detail="nothing was measured")
+        return RepeatComparison(speed_up=None, pairs=0, detail="nothing was measured")
     firsts, again = _pairs(table, repeats)
     planned = len(table) // repeats
     if not len(firsts) or len(firsts) <= planned / 2:
         text = f"only {len(firsts)} of {planned} repeated prompts have two answers with tokens"
-        return Repeats(speed_up=None, pairs=len(firsts), detail=text)
+        return RepeatComparison(speed_up=None, pairs=len(firsts), detail=text)
     first_ms, again_ms = float(np.median(firsts)), float(np.median(again))
     if first_ms < _BURST_MS:
         text, reason = "a hop buffers the streams", Reason.UNSUPPORTED
-        return Repeats(speed_up=None, pairs=len(firsts), detail=text, reason=reason)
+        return RepeatComparison(speed_up=None, pairs=len(firsts), detail=text, reason=reason)
     text = f"per token {first_ms:.3g} ms, of repeated prompts {again_ms:.3g} ms"
-    return Repeats(speed_up=first_ms / max(again_ms, 1e-6), pairs=len(firsts), detail=text)
+    return RepeatComparison(speed_up=first_ms / max(again_ms, 1e-6), pairs=len(firsts), detail=text)
 
 
 def _pairs(table: SampleTable, repeats: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the time per token (ms) of each prompt's first answer, and of its last repeat."""
-    ids, ok = table.column("request_id").tolist(), table.labels("outcome").are((Outcome.OK,))
+    ids, ok = table.column("request_id").tolist(), table.labels("outcome").isin((Outcome.OK,))
     tokens = np.asarray(table.column("output_tokens"), dtype=float)
     spans = np.asarray(table.column("last_token_ns") - table.column("first_token_ns"), dtype=float) / 1e6
     usable = ok & (tokens > 1) & ~np.isnan(spans)

@@ -14,7 +14,7 @@ from rackgate.statistics.looks import MOST_LOOKS, decide_by_bounds, look_confide
 from rackgate.statistics.proportions import proportion_bounds
 
 
-class Found(StrEnum):
+class KneeOutcome(StrEnum):
     """What a search came to."""
 
     KNEE = "knee"
@@ -57,7 +57,7 @@ class Knee:
     was shown not to; each is None if there is none.
     """
 
-    found: Found
+    found: KneeOutcome
     share: float
     probes: tuple[RateProbe, ...]
     rate_per_s: float | None = None
@@ -154,12 +154,12 @@ def _probe(offer: Callable[[float, int], Look], rate: float, share: float) -> Ra
 
 def _conclusion(
     last: RateProbe, low: float | None, high: float | None, least: float, most: float
-) -> tuple[Found, str]:
+) -> tuple[KneeOutcome, str]:
     if last.verdict is Verdict.UNKNOWN:
         why = last.aborted or f"{last.good} of {last.attempted} good leave it open"
-        return Found.UNRESOLVED, f"at {last.rate_per_s:g}/s: {why}"
+        return KneeOutcome.UNRESOLVED, f"at {last.rate_per_s:g}/s: {why}"
     if low is None:
-        return Found.NONE, f"not even {least:g}/s meets the bounds"
+        return KneeOutcome.NONE, f"not even {least:g}/s meets the bounds"
     if high is None:
-        return Found.AT_LEAST, f"{most:g}/s, the highest rate tried, still meets the bounds"
-    return Found.KNEE, ""
+        return KneeOutcome.AT_LEAST, f"{most:g}/s, the highest rate tried, still meets the bounds"
+    return KneeOutcome.KNEE, ""

@@ -18,7 +18,7 @@ from rackgate.nouns.decode import decode
 from rackgate.nouns.sample import Sample
 
 _MOST_DRIFT = 500e-6
-"""NTP slews a clock by no more than 500 ppm; one that runs off faster was stopped, or moved."""
+"""NTP slews a clock by no more than 500 ppm; one that runs off faster was stopped, or on_local_clock."""
 
 _MOMENTS = tuple(
     field.name for field in fields(Sample) if field.name.endswith("_ns") and field.name != "token_ns"
@@ -84,7 +84,7 @@ class MachineClock:
         return ""
 
 
-def compare_clocks(ask: Callable[[], int], times: int) -> ClockReading:
+def measure_clock_offset(ask: Callable[[], int], times: int) -> ClockReading:
     """Return the reading of the shortest of so many round trips; `ask` gives the other clock in ns."""
 
     def once() -> ClockReading:
@@ -99,7 +99,7 @@ def compare_clocks(ask: Callable[[], int], times: int) -> ClockReading:
     return min((once() for _ in range(times)), key=lambda reading: reading.uncertainty_ns)
 
 
-def moved(sample: Sample, clock: MachineClock) -> Sample:
+def on_local_clock(sample: Sample, clock: MachineClock) -> Sample:
     """Return a sample with its moments on our clock: all by one offset, so that no duration changes."""
     by_ns = clock.offset_ns(sample.scheduled_ns)
     moments = {name: moment - by_ns for name in _MOMENTS if (moment := getattr(sample, name)) is not None}
@@ -111,7 +111,7 @@ def clock_path(spool: Path) -> Path:
     return spool.with_name(f"{spool.name}.clock")
 
 
-def keep_clock(path: Path, clock: MachineClock) -> None:
+def write_clock(path: Path, clock: MachineClock) -> None:
     """Write the readings so far, all of them or none."""
     new = path.with_name(f"{path.name}.new")
     new.write_text(json.dumps(asdict(clock)), encoding="utf-8")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TextIO
 
 from rackgate.loadgen.running import RunningLoad
-from rackgate.loadgen.worker.live_state import Now
+from rackgate.loadgen.worker.live_state import LiveState
 from rackgate.nouns.load import Load
 from rackgate.nouns.sample import FAILED, Sample
 
@@ -18,7 +18,7 @@ TERMINAL_EVERY_S = 1.0
 LOG_EVERY_S = 30.0
 
 
-class Teller(Protocol):
+class ProgressDisplay(Protocol):
     """Shows where a load stands, every so often."""
 
     @property
@@ -33,7 +33,7 @@ class Teller(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
+class NoProgress:
     """Tells nothing."""
 
     every_s: float = LOG_EVERY_S
@@ -45,10 +45,10 @@ class Silent:
         """Nothing is shown."""
 
 
-def watch(
+def show_progress(
     running: RunningLoad,
     load: Load,
-    teller: Teller,
+    teller: ProgressDisplay,
     *,
     beside: Callable[[], str] = str,
     until: float = math.inf,
@@ -58,7 +58,7 @@ def watch(
     `beside` gives more to tell.
     """
     told_at = time.monotonic()
-    before: Now | None = None
+    before: LiveState | None = None
     while (left_s := min(teller.every_s, until - time.monotonic())) > 0 and not running.wait(left_s):
         now_at = time.monotonic()
         if now_at < told_at + 0.9 * teller.every_s:
@@ -70,7 +70,9 @@ def watch(
     teller.done()
 
 
-def progress_text(load: Load, now: Now | None, recent: Sequence[Sample], *, before: Now | None = None) -> str:
+def progress_text(
+    load: Load, now: LiveState | None, recent: Sequence[Sample], *, before: LiveState | None = None
+) -> str:
     """Return where a load stands.
 
     Rates are those since `before`, by the workers' own counters; `recent` are requests that have ended
@@ -95,7 +97,7 @@ def progress_text(load: Load, now: Now | None, recent: Sequence[Sample], *, befo
     return " | ".join(parts)
 
 
-def _rates(load: Load, now: Now, before: Now | None) -> str:
+def _rates(load: Load, now: LiveState, before: LiveState | None) -> str:
     """Return what an open load offered and what ended per second, since the line before."""
     if before is None or before.start_ns != now.start_ns:
         before = replace(now, t_ns=now.start_ns, scheduled=0, started=0, in_flight=0)
@@ -114,7 +116,7 @@ def _rank(values: Sequence[float], quantile: float) -> float:
 
 
 @dataclass(slots=True)
-class StreamTeller:
+class StreamProgress:
     """Tells on a stream. Nothing is drawn over where it is no terminal; what cannot be told is let go."""
 
     stream: TextIO

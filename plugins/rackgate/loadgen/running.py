@@ -10,16 +10,16 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from rackgate.loadgen.remote.machines import Relay
-from rackgate.loadgen.requests.plan import Plan
+from rackgate.loadgen.remote.relay import Relay
+from rackgate.loadgen.requests.plan import LoadPlan
 from rackgate.loadgen.requests.trace import Trace, trace_of
 from rackgate.loadgen.requests.words import words_of
-from rackgate.loadgen.results.offered import OfferedLoad
-from rackgate.loadgen.worker.live_state import Now
-from rackgate.loadgen.worker.slow_instrument import HANDICAPS
+from rackgate.loadgen.results.offered_load import OfferedLoad
+from rackgate.loadgen.sizing import worker_count
+from rackgate.loadgen.worker.instrument_faults import WORKER_FAULTS
+from rackgate.loadgen.worker.live_state import LiveState
 from rackgate.loadgen.worker.spool import sample_of_line
-from rackgate.loadgen.workers.count import workers_for
-from rackgate.loadgen.workers.process import WorkerProcess, clear
+from rackgate.loadgen.worker_process import WorkerProcess, clear
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Load
 from rackgate.nouns.sample import Sample
@@ -41,7 +41,7 @@ def start_load(
     look: int = 0,
     requests: int | None = None,
     warmup: bool = True,
-    handicap: str = "",
+    instrument_fault: str = "",
     machines: LoadMachines | None = None,
 ) -> RunningLoad:
     """Start the worker processes that offer `load` to all endpoints at once, here or on load machines.
@@ -49,22 +49,22 @@ def start_load(
     A closed load holds `load.concurrency` requests in flight per endpoint until `requests` (default: the
     last look) have run on each, or `load.duration_s` is over; an open one offers its rate to each, until
     its time is over or `requests` were offered.
-    `handicap` spoils the instrument for tests: `slow`, `die` or `late`, of several workers the last one.
+    `instrument_fault` is injected into the last worker: `slow`, `die` or `late`.
     Raises `ValueError` for a load that cannot be offered, or says neither when to stop nor where to go, and
     `NoLoadMachines`, which is one, if the load machines cannot be used.
     """
-    if handicap not in HANDICAPS:
-        raise ValueError(f"unknown handicap {handicap!r}")
-    trace = checked(load)
+    if instrument_fault not in WORKER_FAULTS:
+        raise ValueError(f"unknown instrument_fault {instrument_fault!r}")
+    trace = check_load(load)
     planned, span_s = _extent(load, trace, requests)
     if not endpoints:
         raise ValueError(f"load {load.name!r} has no endpoint to go to")
     samples_path.parent.mkdir(parents=True, exist_ok=True)
-    workers, relay = workers_for(load, len(endpoints)), None
+    workers, relay = worker_count(load, len(endpoints)), None
     if machines is not None:
         relay = Relay(machines, endpoints)
-        workers = workers_for(load, len(endpoints), cores=relay.cores, each=machines.workers)
-    plan = Plan(
+        workers = worker_count(load, len(endpoints), cores=relay.cores, per_machine=machines.workers)
+    plan = LoadPlan(
         load=load,
         endpoints=tuple(replace(one, protocol=load.protocol or one.protocol) for one in endpoints),
         label=label,
@@ -73,15 +73,15 @@ def start_load(
         look=look,
         requests=planned,
         warmup=warmup,
-        handicap=handicap,
+        instrument_fault=instrument_fault,
         span_s=span_s,
         workers=workers,
-        meeting=str(samples_path.with_name(f"{samples_path.name}.meeting")),
+        start_file=str(samples_path.with_name(f"{samples_path.name}.start_file")),
     )
     return RunningLoad(plan, samples_path, relay)
 
 
-def checked(load: Load) -> Trace | None:
+def check_load(load: Load) -> Trace | None:
     """Return the trace of a load, if it has one; raises `ValueError` with all that makes it impossible."""
     problems = load.problems
     if problems:
@@ -126,11 +126,11 @@ class RunningLoad:
     With a `relay` they are on load machines.
     """
 
-    def __init__(self, plan: Plan, samples_path: Path, relay: Relay | None = None) -> None:
+    def __init__(self, plan: LoadPlan, samples_path: Path, relay: Relay | None = None) -> None:
         self._plan = plan
         self._samples_path = samples_path
         self._offered: OfferedLoad | None = None
-        Path(plan.meeting).unlink(missing_ok=True)
+        Path(plan.start_file).unlink(missing_ok=True)
         plans = [_of_worker(plan, number) for number in range(plan.workers)]
         for one in plans:
             clear(Path(one.spool))
@@ -155,13 +155,13 @@ class RunningLoad:
         return sum(worker.count() for worker in self._workers)
 
     @property
-    def now(self) -> Now | None:
+    def now(self) -> LiveState | None:
         """Where the load stands; None before every worker has said so."""
         told = [now for worker in self._workers if (now := worker.now) is not None]
         if len(told) < len(self._workers):
             return None
         begun = all(now.start_ns for now in told)
-        return Now(
+        return LiveState(
             t_ns=max(now.t_ns for now in told),
             start_ns=min(now.start_ns for now in told) if begun else 0,
             scheduled=sum(now.scheduled for now in told),
@@ -201,7 +201,7 @@ class RunningLoad:
         After `timeout_s` the load is cancelled and its reason is `timeout`.
         """
         if self._offered is None:
-            from rackgate.loadgen.workers.merging import merged
+            from rackgate.loadgen.merging import merged
 
             in_time = self._await_results(self._plan.longest_s if timeout_s is None else timeout_s)
             if not in_time:
@@ -238,13 +238,13 @@ class RunningLoad:
             worker.end(max(0.1, deadline - monotonic()))
 
     def _tidy(self) -> None:
-        Path(self._plan.meeting).unlink(missing_ok=True)
+        Path(self._plan.start_file).unlink(missing_ok=True)
         for worker in self._workers:
             worker.tidy()
 
 
-def _of_worker(plan: Plan, number: int) -> Plan:
-    """Return one worker's part of a plan: a spool of its own, and the handicap if it is the last one."""
+def _of_worker(plan: LoadPlan, number: int) -> LoadPlan:
+    """Return the plan of one worker; only the last worker has the instrument fault."""
     last = number == plan.workers - 1
     spool = plan.spool if plan.workers == 1 else f"{plan.spool}.{number}"
-    return replace(plan, worker=number, spool=spool, handicap=plan.handicap if last else "")
+    return replace(plan, worker=number, spool=spool, instrument_fault=plan.instrument_fault if last else "")

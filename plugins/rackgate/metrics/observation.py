@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rackgate.batch.exercise import BatchExercise
-from rackgate.loadgen import OfferedLoad
 from rackgate.loadgen.instrument.reference import InstrumentError
+from rackgate.loadgen.results.offered_load import OfferedLoad
 from rackgate.nouns.entities import members_of
 from rackgate.nouns.fault import FaultTimeline
 from rackgate.nouns.measurement import Measurement

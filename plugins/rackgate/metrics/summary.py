@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rackgate.loadgen import InstrumentError, OfferedLoad
+from rackgate.loadgen.instrument.reference import InstrumentError
+from rackgate.loadgen.results.offered_load import OfferedLoad
 from rackgate.metrics.metric import measure
 from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.requests.chosen import lag_p99_ms

@@ -132,7 +132,7 @@ def _run(
         )
     except FolderInUse as error:
         raise pytest.UsageError(str(error)) from error
-    run.instrument_handicap = _handicap(options, target)
+    run.instrument_fault = _instrument_fault(options, target)
     run.hung = config.stash.get(HUNG, {})
     return run
 
@@ -183,7 +183,7 @@ def _bad_stages(options: Options) -> list[str]:
 
 
 def _bad_load_machines(target: Target) -> list[str]:
-    from rackgate.loadgen.remote.machines import NoLoadMachines, check_machines
+    from rackgate.loadgen.remote.relay import NoLoadMachines, check_machines
 
     try:
         if target.load_machines is not None:
@@ -251,7 +251,7 @@ def _secrets(target: Target) -> list[str]:
     return [*declared, *secret_values(os.environ)]
 
 
-def _handicap(options: Options, target: Target) -> str:
+def _instrument_fault(options: Options, target: Target) -> str:
     if not target.made_here:
         return ""
     from rackgate.simulator.scenarios import scenario

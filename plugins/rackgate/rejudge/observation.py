@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from rackgate.loadgen.engine_counters.prefix_cache import PrefixCounters
-from rackgate.loadgen.engine_counters.server_ttft import histogram_of
+from rackgate.loadgen.engine_counters import PrefixCounters, histogram_of
 from rackgate.loadgen.machine_clock import MachineClock
-from rackgate.loadgen.results.offered import Counters, OfferedLoad
-from rackgate.loadgen.results.table_file import read_samples
+from rackgate.loadgen.results.offered_load import Counters, OfferedLoad
+from rackgate.loadgen.results.sample_file import read_samples
 from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.nouns.decode import decode
 from rackgate.nouns.fault import FaultTimeline

@@ -11,7 +11,7 @@ from rackgate.config.acceptance_file import Acceptance
 from rackgate.evidence.redaction import Redactor
 from rackgate.hosts.facts.fact import Fact
 from rackgate.judging.ledger import Ledger
-from rackgate.loadgen.progress import Silent, Teller
+from rackgate.loadgen.progress import NoProgress, ProgressDisplay
 from rackgate.metrics.economy import Economies
 from rackgate.metrics.observation import Observation
 from rackgate.metrics.registry import Registry
@@ -32,7 +32,7 @@ class Progress:
     """
 
     say: Callable[[str], None] = lambda _text: None
-    teller: Teller = field(default_factory=Silent)
+    teller: ProgressDisplay = field(default_factory=NoProgress)
     hottest: Callable[[], str] = lambda: ""
 
 
@@ -41,7 +41,7 @@ class Run:
 
     What its parts leave here for each other, and who sets it:
 
-    - `instrument_handicap`: what a scenario does to the load generator, "" for nothing; plugin.startup.
+    - `instrument_fault`: what a scenario does to the load generator, "" for nothing; plugin.startup.
     - `hung`: by node, the facts whose commands hung when `local` looked, not to be waited for again;
       plugin.startup.
     - `partial_why`: the options that leave checks out; plugin.items.
@@ -76,7 +76,7 @@ class Run:
         self.registry = registry
         self.ledger = ledger
         self.seed = seed
-        self.instrument_handicap = ""
+        self.instrument_fault = ""
         self.hung: Mapping[str, Mapping[str, Fact]] = {}
         self.partial_why: tuple[str, ...] = ()
         self.held: dict[str, str] = {}

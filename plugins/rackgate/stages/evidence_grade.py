@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from rackgate.loadgen import Endpoint
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.run.run import Run
 from rackgate.stages.site import Site
 

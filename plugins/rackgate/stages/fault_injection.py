@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from rackgate.faults.injection import inject
-from rackgate.loadgen import RunningLoad
+from rackgate.loadgen.running import RunningLoad
 from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.nouns.engine import Killable
 from rackgate.nouns.fault import FaultTimeline

@@ -9,14 +9,18 @@ from dataclasses import asdict, dataclass, replace
 from rackgate.engines.context import context_of
 from rackgate.engines.metrics_page import MetricsPage, metrics_page
 from rackgate.judging.judge import judge
-from rackgate.loadgen import OfferedLoad, RunningLoad, start_load
-from rackgate.loadgen.engine_counters.prefix_cache import counters_meanwhile, read_pages
-from rackgate.loadgen.engine_counters.server_ttft import histogram_entry, histograms_meanwhile
-from rackgate.loadgen.progress import watch
-from rackgate.loadgen.remote.machines import NoLoadMachines
+from rackgate.loadgen.engine_counters import (
+    fetch_engine_pages,
+    histogram_entry,
+    prefix_counters_between,
+    ttft_histograms_between,
+)
+from rackgate.loadgen.progress import show_progress
+from rackgate.loadgen.remote.relay import NoLoadMachines
 from rackgate.loadgen.requests.trace import trace_of
-from rackgate.loadgen.results.account import account_of
-from rackgate.loadgen.running import checked
+from rackgate.loadgen.results.measurement_quality import measurement_quality
+from rackgate.loadgen.results.offered_load import OfferedLoad
+from rackgate.loadgen.running import RunningLoad, check_load, start_load
 from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.metrics.requests.chosen import lateness
 from rackgate.nouns.endpoint import Endpoint
@@ -119,7 +123,7 @@ def offer_look(
 
 def follow(run: Run, running: RunningLoad, load: Load, *, until: float = math.inf) -> None:
     """Show the progress of a load until it has ended, or until a monotonic moment in seconds."""
-    watch(running, load, run.progress.teller, beside=run.progress.hottest, until=until)
+    show_progress(running, load, run.progress.teller, beside=run.progress.hottest, until=until)
 
 
 def lag_limit_ms(run: Run) -> float:
@@ -151,7 +155,7 @@ def record_look(run: Run, stage: str, look: OfferedLoad, *, number: int = 0) -> 
         loop_lag_p99_ms=look.loop_lag_p99_ms,
         workers=[asdict(cost) for cost in look.workers],
         workload=look.load.workload,
-        **account_of(look.samples),
+        **measurement_quality(look.samples),
         clocks=[asdict(clock) for clock in look.clocks],
         prefix_cache={engine: asdict(counted) for engine, counted in look.prefix.items()},
         server_ttft={engine: histogram_entry(one) for engine, one in look.server_ttft.items()},
@@ -176,7 +180,7 @@ def _context_problem(load: Load, endpoints: Sequence[Endpoint]) -> str:
     if load.context_tokens is not None:
         return ""
     try:
-        checked(replace(load, context_tokens=context_of(endpoints)))
+        check_load(replace(load, context_tokens=context_of(endpoints)))
     except ValueError as error:
         return f"{error} (so says /v1/models): nothing was offered"
     return ""
@@ -205,7 +209,7 @@ def _offer_once(
     attempt: int,
 ) -> OfferedLoad:
     pages = _pages(target, request.endpoints)
-    before = read_pages(pages)
+    before = fetch_engine_pages(pages)
     try:
         begun = _begin(run, target, request, attempt)
     except NoLoadMachines as error:
@@ -218,11 +222,11 @@ def _offer_once(
         except KeyboardInterrupt:
             record_look(run, request.stage, _ended_early(running, request.load), number=request.number)
             raise
-    after = read_pages(pages)
+    after = fetch_engine_pages(pages)
     return replace(
         offered,
-        prefix=counters_meanwhile(before, after),
-        server_ttft=histograms_meanwhile(before, after),
+        prefix=prefix_counters_between(before, after),
+        server_ttft=ttft_histograms_between(before, after),
     )
 
 
@@ -238,7 +242,7 @@ def _begin(run: Run, target: Target, request: LookRequest, attempt: int) -> Runn
         look=request.number,
         requests=None if load.open else request.requests,
         warmup=request.number == 0,
-        handicap=run.instrument_handicap,
+        instrument_fault=run.instrument_fault,
         machines=target.load_machines,
     )
 

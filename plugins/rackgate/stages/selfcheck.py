@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rackgate.loadgen import measure_instrument
-from rackgate.loadgen.instrument.sizing import most_streams, sized, streams_of
+from rackgate.loadgen.instrument.reference import measure_instrument
+from rackgate.loadgen.sizing import concurrent_streams, max_streams, scaled_reference
 from rackgate.metrics.observation import Observation
 from rackgate.nouns.load import Load
 from rackgate.run.run import Run
@@ -21,7 +21,7 @@ def observe_selfcheck(run: Run) -> Observation:
     instrument = measure_instrument(
         load,
         samples_path=run.log.sample_file(f"{STAGE}.reference"),
-        handicap=run.instrument_handicap,
+        instrument_fault=run.instrument_fault,
         seed=run.seed,
     )
     if instrument.offered is not None:
@@ -42,11 +42,17 @@ def reference_load(run: Run) -> tuple[Load, str]:
         for check in run.ledger.planned.values()
         if check.slo.load in loads and not (check.declared_absent or check.not_assessed)
     }
-    sizes = {name: streams_of(loads[name], count) for name, count in planned if name and name != "reference"}
+    sizes = {
+        name: concurrent_streams(loads[name], count)
+        for name, count in planned
+        if name and name != "reference"
+    }
     largest = max(sizes, key=lambda name: sizes[name], default="")
-    load = sized(reference, sizes.get(largest, 0))
-    text = f"{load.planned_requests} requests to a reference server, about {streams_of(load, 1)} at once"
+    load = scaled_reference(reference, sizes.get(largest, 0))
+    text = (
+        f"{load.planned_requests} requests to a reference server, about {concurrent_streams(load, 1)} at once"
+    )
     if not largest:
         return load, text
     text += f"; load {largest} has {sizes[largest]}"
-    return load, text + (f", {most_streams()} are tried at most" if sizes[largest] > most_streams() else "")
+    return load, text + (f", {max_streams()} are tried at most" if sizes[largest] > max_streams() else "")

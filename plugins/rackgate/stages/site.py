@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from rackgate.engines.gateway import gateway_spec, unreachable, with_engines_behind
-from rackgate.loadgen import Endpoint
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.engine import CardKeeping, Engine, HeldBack, LaunchFailed
 from rackgate.nouns.measurement import Measurement
 from rackgate.nouns.node import NodeAccess
@@ -45,7 +45,7 @@ class Site:
 
     def endpoint(self, engine: Engine) -> Endpoint:
         """Return the endpoint of one engine."""
-        from rackgate.loadgen import Endpoint
+        from rackgate.nouns.endpoint import Endpoint
 
         return Endpoint(
             entity=engine.entity,
@@ -71,7 +71,7 @@ class Site:
     def gateway(self) -> Endpoint | None:
         """Return the endpoint of the gateway; None if the target has none, or it did not come up."""
         from rackgate.engines.client import key_headers
-        from rackgate.loadgen import Endpoint
+        from rackgate.nouns.endpoint import Endpoint
 
         gateway = self.target.gateway
         if gateway is None or gateway.url is None:

@@ -86,8 +86,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _offer_once(load: Load, runner: LoadRunner, options: argparse.Namespace) -> int:
     from rackgate.cli.load import output as load_output
-    from rackgate.loadgen.cache_audit import audit_load, audit_of
-    from rackgate.loadgen.instrument.sizing import accepted_ms
+    from rackgate.loadgen.cache_audit import audit_load, cache_audit
+    from rackgate.loadgen.sizing import accepted_error_ms
     from rackgate.metrics.summary import numbers_of
 
     offered, interrupted = runner.offer(
@@ -96,10 +96,10 @@ def _offer_once(load: Load, runner: LoadRunner, options: argparse.Namespace) -> 
     audit = instrument = None
     if options.audit and not interrupted:
         audited, interrupted = runner.offer(audit_load(load), label="audit")
-        audit = audit_of(offered, audited)
+        audit = cache_audit(offered, audited)
     if not options.no_selfcheck and not interrupted and offered.reason is None and not options.ray:
         instrument = runner.measure_instrument(load)
-    limit_ms = accepted_ms([load.ttft_bound_ms] if load.ttft_bound_ms else [])
+    limit_ms = accepted_error_ms([load.ttft_bound_ms] if load.ttft_bound_ms else [])
     numbers = numbers_of(offered, lag_limit_ms=limit_ms, instrument=instrument)
     result = load_output.Result(
         offered=offered, numbers=numbers, seed=runner.seed, interrupted=interrupted, audit=audit

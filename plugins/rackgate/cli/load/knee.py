@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from rackgate.cli.load import output as load_output
 from rackgate.cli.load.load_runner import LoadRunner
-from rackgate.loadgen import OfferedLoad
-from rackgate.loadgen.instrument.sizing import accepted_ms
-from rackgate.loadgen.knee import Found, Look, RateProbe, find_knee
+from rackgate.loadgen.knee import KneeOutcome, Look, RateProbe, find_knee
+from rackgate.loadgen.results.offered_load import OfferedLoad
+from rackgate.loadgen.sizing import accepted_error_ms
 from rackgate.metrics.requests.chosen import good_mask, lateness, unlike_the_engine
 from rackgate.metrics.summary import error_p99
 from rackgate.nouns.load import Load
@@ -32,7 +32,7 @@ def search_knee(load: Load, runner: LoadRunner, options: argparse.Namespace) -> 
     Each probe has its own prompts: those of another rate would still be in the engine's caches. A probe is
     offered once more if the load generator was late.
     """
-    limit_ms = accepted_ms([load.ttft_bound_ms] if load.ttft_bound_ms else [])
+    limit_ms = accepted_error_ms([load.ttft_bound_ms] if load.ttft_bound_ms else [])
     probes: list[RateProbe] = []
 
     def offer(rate_per_s: float, look: int) -> Look:
@@ -65,7 +65,7 @@ def search_knee(load: Load, runner: LoadRunner, options: argparse.Namespace) -> 
     error = load_output.TtftError(*error_p99(instrument), limit_ms)
     render = load_output.knee_json if options.json else load_output.knee_text
     sys.stdout.write(render(knee, load, runner.seed, error))
-    return 0 if error.accepted and knee.found in (Found.KNEE, Found.AT_LEAST) else 1
+    return 0 if error.accepted and knee.found in (KneeOutcome.KNEE, KneeOutcome.AT_LEAST) else 1
 
 
 def _look_of(offered: OfferedLoad, limit_ms: float, *, interrupted: bool) -> Look:

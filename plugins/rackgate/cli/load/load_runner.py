@@ -12,13 +12,15 @@ from rackgate.engines.context import context_of
 from rackgate.engines.metrics_page import MetricsPage
 from rackgate.engines.protocols.protocol import protocol_named
 from rackgate.engines.route_options import route_of
-from rackgate.loadgen import Endpoint, InstrumentError, OfferedLoad, measure_instrument, start_load
-from rackgate.loadgen.engine_counters.prefix_cache import counters_meanwhile, read_pages
+from rackgate.loadgen.engine_counters import fetch_engine_pages, prefix_counters_between
 from rackgate.loadgen.http.transport import Server
-from rackgate.loadgen.instrument.sizing import REFERENCE, sized, streams_of
-from rackgate.loadgen.progress import StreamTeller, watch
-from rackgate.loadgen.remote.machines import address_of
-from rackgate.loadgen.running import checked
+from rackgate.loadgen.instrument.reference import InstrumentError, measure_instrument
+from rackgate.loadgen.progress import StreamProgress, show_progress
+from rackgate.loadgen.remote.relay import address_of
+from rackgate.loadgen.results.offered_load import OfferedLoad
+from rackgate.loadgen.running import check_load, start_load
+from rackgate.loadgen.sizing import REFERENCE_LOAD, concurrent_streams, scaled_reference
+from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Load
 from rackgate.nouns.target import LoadMachines
 
@@ -49,23 +51,24 @@ class LoadRunner:
         pages = {endpoint.entity: page}
         path = samples or self.folder / f"{label}.{look}.parquet"
         interrupted = False
-        before = read_pages(pages)
+        before = fetch_engine_pages(pages)
         with start_load(
             load, [endpoint], label=label, samples_path=path, seed=self.seed, look=look,
             requests=requests, warmup=look == 0, machines=self.machines,
         ) as running:  # fmt: skip
             try:
-                watch(running, load, StreamTeller(sys.stderr))
+                show_progress(running, load, StreamProgress(sys.stderr))
                 offered = running.finish()
             except KeyboardInterrupt:
                 interrupted = True
                 running.cancel()
                 offered = running.finish(load.limits.connect_s + _END_LIMIT_S)
-        return replace(offered, prefix=counters_meanwhile(before, read_pages(pages))), interrupted
+        counters = prefix_counters_between(before, fetch_engine_pages(pages))
+        return replace(offered, prefix=counters), interrupted
 
     def measure_instrument(self, load: Load) -> InstrumentError:
         """Return the error of the load generator, measured at the number of streams of a load."""
-        reference = sized(REFERENCE, streams_of(load, 1))
+        reference = scaled_reference(REFERENCE_LOAD, concurrent_streams(load, 1))
         return measure_instrument(reference, samples_path=self.folder / "reference.parquet", seed=self.seed)
 
 
@@ -74,13 +77,13 @@ def with_context_of(load: Load, endpoint: Endpoint) -> Load:
 
     The endpoint is asked only if the load is valid without its context length.
     """
-    checked(load)
+    check_load(load)
     if load.context_tokens is not None:
         return load
     asked = replace(endpoint, protocol=load.protocol or endpoint.protocol)
     load = replace(load, context_tokens=context_of([asked]))
     try:
-        checked(load)
+        check_load(load)
     except ValueError as error:
         raise ValueError(f"{error} (so says {endpoint.url}/v1/models)") from None
     return load

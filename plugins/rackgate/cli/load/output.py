@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rackgate.judging.judge import judge
-from rackgate.loadgen import OfferedLoad
 from rackgate.loadgen.cache_audit import CacheAudit
 from rackgate.loadgen.knee import Knee, RateProbe
 from rackgate.loadgen.machine_clock import MachineClock
 from rackgate.loadgen.requests.trace import trace_of
-from rackgate.loadgen.results.account import account_of, shared_read_share
+from rackgate.loadgen.results.measurement_quality import measurement_quality, shared_read_share
+from rackgate.loadgen.results.offered_load import OfferedLoad
 from rackgate.metrics.summary import LoadNumbers
 from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import Measurement
@@ -197,7 +197,7 @@ def as_json(result: Result) -> str:
                 "workers": [asdict(cost) for cost in offered.workers],
                 "clocks": [asdict(clock) for clock in offered.clocks],
             },
-            "reads": account_of(offered.samples),
+            "reads": measurement_quality(offered.samples),
             "trace_left_out": _left_out(offered.load),
             "prefix_cache": {name: asdict(counted) for name, counted in offered.prefix.items()},
             "caches": None if result.audit is None else asdict(result.audit),

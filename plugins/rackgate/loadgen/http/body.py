@@ -1,4 +1,4 @@
-"""Where a response's body ends, and which of its bytes arrived when."""
+"""Decodes the body framing of HTTP/1.1 and keeps the arrival of each piece."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from rackgate.loadgen.http.head import Framing, Head
 
 _SIZES = {b"%x" % size: size for size in range(1, 4096)}
 _SIZE_LINES = {size + len(line) + 4: line + b"\r\n" for line, size in _SIZES.items()}
-"""How a whole chunk begins, by its length with everything."""
+"""The size line of a chunk by the length of the whole chunk with both line ends."""
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _EXTENSIONS = rb'(?:;%b(?:=(?:%b|"[ !#-\[\]-~]*"))?)*' % (_TOKEN, _TOKEN)
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})%b" % _EXTENSIONS)
 _BEGUN_SIZE_LINE = re.compile(rb"[0-9A-Fa-f]{1,15}(?:;[!-~ ]*)?\r?")
 _LAST_CHUNK = b"0\r\n\r\n"
-_LONGEST_LINE = 16384
-_MOST_TRAILER_BYTES = 65536
+_MAX_LINE_BYTES = 16384
+_MAX_TRAILER_BYTES = 65536
 
 
 class BodyError(ValueError):
-    """The body is not framed as HTTP says."""
+    """The body violates HTTP framing."""
 
 
 class Body(Protocol):
-    """Takes the reads that carry a body."""
+    """Decodes the reads of one body."""
 
     ended: bool
-    """True once all of the body came."""
+    """True once the body is complete."""
 
     excess: bool
-    """True if bytes came after its end."""
+    """True if bytes followed its end."""
 
     def take(self, reads: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """Return what of the body came, by arrival. Raises `BodyError`."""
+        """Return the pieces of the body in these reads, each with its arrival. Raises `BodyError`."""
 
 
-def body_of(head: Head) -> Body:
-    """Return what takes the body of a response."""
+def body_decoder(head: Head) -> Body:
+    """Return the decoder of a response's body."""
     if head.framing is Framing.CHUNKED:
-        return Chunked()
-    return Sized(head.length) if head.framing is Framing.SIZED else Closed()
+        return ChunkedBody()
+    return FixedLengthBody(head.length) if head.framing is Framing.SIZED else CloseDelimitedBody()
 
 
-class Closed:
-    """A body that ends with its connection."""
+class CloseDelimitedBody:
+    """A body that ends when the connection closes."""
 
     __slots__ = ("ended", "excess")
 
@@ -53,12 +53,12 @@ class Closed:
         self.ended = self.excess = False
 
     def take(self, reads: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """Return all of it."""
+        """Return all reads."""
         return reads
 
 
-class Sized:
-    """A body of a length that was said beforehand."""
+class FixedLengthBody:
+    """A body with a Content-Length."""
 
     __slots__ = ("_left", "ended", "excess")
 
@@ -68,7 +68,7 @@ class Sized:
         self.excess = False
 
     def take(self, reads: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """Return what is within the length."""
+        """Return the pieces within the length."""
         taken = []
         for t_ns, data in reads:
             if len(data) > self._left:
@@ -81,8 +81,8 @@ class Sized:
         return taken
 
 
-class Chunked:
-    """A chunked body (RFC 9112, section 7.1). Line ends are CRLF; extensions and trailers are passed over."""
+class ChunkedBody:
+    """A chunked body (RFC 9112, section 7.1). Line ends are CRLF; extensions and trailers are ignored."""
 
     __slots__ = ("_carry", "_crlf_due", "_in_trailers", "_left", "_trailer_bytes", "ended", "excess")
 
@@ -95,7 +95,7 @@ class Chunked:
         self._trailer_bytes = 0
 
     def take(self, reads: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """Return what of the body came, by arrival. Raises `BodyError`."""
+        """Return the pieces of the body in these reads, each with its arrival. Raises `BodyError`."""
         taken: list[tuple[int, bytes]] = []
         between = self._between_chunks
         for t_ns, data in reads:
@@ -103,7 +103,7 @@ class Chunked:
             if between:
                 line = _SIZE_LINES.get(len(data))
                 if line is not None and data.startswith(line) and data.endswith(b"\r\n"):
-                    taken.append((t_ns, data[len(line) : -2]))  # mostly a read is one whole chunk
+                    taken.append((t_ns, data[len(line) : -2]))  # usually a read is one whole chunk
                     continue
                 place = self._take_whole(t_ns, data, taken)
             if place < len(data):
@@ -116,7 +116,7 @@ class Chunked:
 
     @staticmethod
     def _take_whole(t_ns: int, data: bytes, taken: list[tuple[int, bytes]]) -> int:
-        """Take the chunks that lie whole in a read and return where they end."""
+        """Take the complete chunks at the start of a read and return their end."""
         pieces = []
         place, size = 0, len(data)
         while place < size:
@@ -159,14 +159,14 @@ class Chunked:
             place = end + 2
 
     def _line(self, line: bytes) -> None:
-        """Take one whole line: the empty one after a chunk, a size, or a trailer."""
+        """Take one complete line: the empty line after a chunk, a size line, or a trailer."""
         if self._crlf_due:
             if line:
                 raise BodyError("a chunk is longer than it says")
             self._crlf_due = False
         elif self._in_trailers:
             self._trailer_bytes += len(line) + 2
-            if self._trailer_bytes > _MOST_TRAILER_BYTES:
+            if self._trailer_bytes > _MAX_TRAILER_BYTES:
                 raise BodyError("trailers without an end")
             self.ended = not line
         else:
@@ -177,13 +177,13 @@ class Chunked:
             self._in_trailers = not self._left
 
     def _keep(self, rest: bytes) -> None:
-        """Keep the beginning of a line, if it can be one."""
+        """Keep an incomplete line, if it can be valid."""
         if self._crlf_due:
             fits = rest == b"\r"
         elif self._in_trailers:
-            fits = len(rest) <= _LONGEST_LINE
+            fits = len(rest) <= _MAX_LINE_BYTES
         else:
-            fits = len(rest) <= _LONGEST_LINE and _BEGUN_SIZE_LINE.fullmatch(rest) is not None
+            fits = len(rest) <= _MAX_LINE_BYTES and _BEGUN_SIZE_LINE.fullmatch(rest) is not None
         if not fits:
             raise BodyError(f"{rest[:20]!r} where a chunk should begin or end")
         self._carry = rest

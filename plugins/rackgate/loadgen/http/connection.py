@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection of the load path: reads are stamped and put aside, and understood when need be."""
+"""An HTTP/1.1 connection of the load path: stamps and buffers reads, and parses them later."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 
 from rackgate.engines.protocols.answer import Ending
-from rackgate.loadgen.http.body import Body, BodyError, Chunked, body_of
+from rackgate.loadgen.http.body import Body, BodyError, ChunkedBody, body_decoder
 from rackgate.loadgen.http.head import Framing, Head, HeadError, check_head, parse_head
 from rackgate.loadgen.http.transport import Finish, Sink
 
 MAX_HEAD_BYTES = 1 << 20
-MOST_READS_ASIDE = 32
-"""So many reads may wait until they are understood: to understand them holds up the stamps of others."""
+MAX_BUFFERED_READS = 32
+"""Parsing more at once would delay the stamps of other connections."""
 
-LEFT_ALONE_NS = 1_000_000
-"""A kept connection that was free for so long is asked whether the peer is still there."""
+IDLE_CHECK_AFTER_NS = 1_000_000
+"""A connection that was idle for longer is checked for a close by the peer before it is reused."""
 
-_GONE = getattr(select, "POLLRDHUP", select.POLLIN)
+_PEER_CLOSED = getattr(select, "POLLRDHUP", select.POLLIN)
 _BLANK_LINE = b"\r\n\r\n"
-_CHECKED_AT_ONCE = 4096
+_ALWAYS_CHECKED_BYTES = 4096
 
 
 class Owner(Protocol):
-    """What a connection tells its client."""
+    """The client that owns connections."""
 
-    def look_at(self, connection: Connection) -> None:
-        """Call `advance` after the sockets that are ready now have been read."""
+    def schedule(self, connection: Connection) -> None:
+        """Call `process_reads` after the sockets that are ready now have been read."""
 
     def opened(self, connection: Connection) -> None:
-        """The connection came up."""
+        """Called when the connection is open."""
 
     def closed(self, connection: Connection) -> None:
-        """The connection is gone."""
+        """Called when the connection is closed."""
 
     def released(self, connection: Connection) -> None:
-        """The connection is free for the next request."""
+        """Called when the connection is free for the next request."""
 
 
 class Connection(asyncio.Protocol):
     """Carries one request at a time.
 
-    In a chunked body only a read that may be the last one is looked at when it comes; the others wait for
-    it, for `settle`, or until they are some. So does a read that begins with the very head of the answer
-    before.
+    Reads within a chunked body are buffered until one may be the last, `process_reads` is called, or
+    `MAX_BUFFERED_READS` are there. A read that begins with the same head as the response before is buffered
+    too.
     """
 
     def __init__(self, owner: Owner) -> None:
@@ -56,62 +56,58 @@ class Connection(asyncio.Protocol):
         self._head: Head | None = None
         self._body: Body | None = None
         self._reads: list[tuple[int, bytes]] = []
-        self._begun = b""
+        self._partial_head = b""
         self._checked_bytes = 0
-        self._stream = False
-        self._usual = b""
-        self._usual_head: Head | None = None
-        self._awaiting = False
+        self._buffering = False
+        self._known_head_bytes = b""
+        self._known_head: Head | None = None
+        self._head_due = False
         self._lost = False
         self._end: tuple[int, Exception | None] | None = None
-        self._fresh = True
+        self._new = True
         self._answered = False
-        self._free_ns = 0
+        self._idle_since_ns = 0
         self.queued = False
 
     @property
     def usable(self) -> bool:
-        """True if a request can be sent."""
+        """True if a request can be sent, as far as the event loop knows."""
         out = self._lost or self._reads or self._transport is None
         return not out and not self._transport.is_closing()
 
     @property
     def kept(self) -> bool:
-        """True if a request can be sent and the peer has not gone, even if only the kernel knows so far.
+        """True if a request can be sent, as far as the kernel knows.
 
-        A request is sent once, so that it must not go where nobody will read it.
+        No request is sent twice, so it must not go to a connection that the peer has closed.
         """
         if not self.usable:
             return False
-        if perf_counter_ns() - self._free_ns < LEFT_ALONE_NS:
+        if perf_counter_ns() - self._idle_since_ns < IDLE_CHECK_AFTER_NS:
             return True
         poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket").fileno(), _GONE)
+        poll.register(self._transport.get_extra_info("socket").fileno(), _PEER_CLOSED)
         return not poll.poll(0)
 
     def perform(self, request: bytes, sink: Sink, connecting_ns: int | None = None) -> None:
-        """Send one request; `sink` is told what comes and how it ends.
+        """Send one request and pass its response to `sink`.
 
-        `connecting_ns` is when the connection was begun, if this request had to wait for it.
+        `connecting_ns` is the start of connecting, if the connection was opened for this request.
         """
         self._head = self._body = None
-        self._stream = self._answered = False
-        self._awaiting = self._usual_head is not None
+        self._buffering = self._answered = False
+        self._head_due = self._known_head is not None
         self._sink = sink
-        self._fresh = connecting_ns is not None
+        self._new = connecting_ns is not None
         sink.on_sent(perf_counter_ns(), self, connecting_ns)
         self._transport.write(request)
 
     def abort(self, ending: Ending, detail: str = "") -> None:
-        """End the exchange now and drop the connection."""
+        """End the exchange now and close the connection."""
         sink, self._sink = self._sink, None
         self.drop()
         if sink is not None:
             sink.on_end(Finish(ending=ending, t_ns=perf_counter_ns(), detail=detail))
-
-    def settle(self) -> None:
-        """Pass on what has arrived so far."""
-        self.advance()
 
     def drop(self) -> None:
         """Close at once."""
@@ -119,41 +115,39 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # asyncio.Protocol: stamp and put aside, nothing else.
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what writes."""
+        """Keep the transport."""
         self._transport = transport
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Stamp a read."""
+        """Stamp and buffer a read."""
         reads = self._reads
         reads.append((perf_counter_ns(), data))
-        if self._awaiting:
-            self._awaiting = False
-            self._stream = data.startswith(self._usual)
-        # A body whose end is in its bytes ends with a blank line, which a read of less than 5 bytes may cut.
+        if self._head_due:
+            self._head_due = False
+            self._buffering = data.startswith(self._known_head_bytes)
+        # A chunked body ends with a blank line, which a read of less than 5 bytes may split.
         if (
-            self._stream
+            self._buffering
             and not data.endswith(_BLANK_LINE)
             and len(data) > 4
-            and len(reads) < MOST_READS_ASIDE
+            and len(reads) < MAX_BUFFERED_READS
         ):
             return
         if not self.queued:
-            self._owner.look_at(self)
+            self._owner.schedule(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stamp the end."""
         self._lost = True
         self._end = perf_counter_ns(), exc
         if not self.queued:
-            self._owner.look_at(self)
+            self._owner.schedule(self)
 
     # Understanding what was put aside, in the order of arrival.
 
-    def advance(self) -> None:
+    def process_reads(self) -> None:
         """Take what was put aside."""
         reads, self._reads = self._reads, []
         if reads:
@@ -173,7 +167,7 @@ class Connection(asyncio.Protocol):
 
     def _take(self, sink: Sink, reads: list[tuple[int, bytes]]) -> None:
         if self._body is None:
-            reads = self._take_usual_head(sink, reads) if self._stream else self._take_head(sink, reads)
+            reads = self._take_known_head(sink, reads) if self._buffering else self._take_head(sink, reads)
         if self._body is None or self._sink is None:
             return
         taken = self._body.take(reads) if reads else reads
@@ -182,18 +176,18 @@ class Connection(asyncio.Protocol):
         if self._body.ended and self._sink is not None:
             self._complete(reads[-1][0] if reads else perf_counter_ns())
 
-    def _take_usual_head(self, sink: Sink, reads: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    def _take_known_head(self, sink: Sink, reads: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
         """Return the reads behind the head that the answer before had too, the first of them cut."""
         t_ns, data = reads[0]
-        self._head, self._body = self._usual_head, Chunked()
+        self._head, self._body = self._known_head, ChunkedBody()
         if self._head is not None:
             sink.on_head(t_ns, self._head)
-        reads[0] = t_ns, data[len(self._usual) :]
+        reads[0] = t_ns, data[len(self._known_head_bytes) :]
         return reads
 
     def _take_head(self, sink: Sink, reads: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
         """Return the reads behind the head, the first of them cut; none while the head is not whole."""
-        data = self._begun
+        data = self._partial_head
         for place, (t_ns, piece) in enumerate(reads):
             data = data + piece if data else piece
             while (end := data.find(_BLANK_LINE)) >= 0:
@@ -201,31 +195,31 @@ class Connection(asyncio.Protocol):
                 head = parse_head(said)
                 if head.interim:
                     continue
-                self._begun, self._checked_bytes = b"", 0
-                self._head, self._body = head, body_of(head)
-                self._stream = head.framing is Framing.CHUNKED
-                if self._stream:
-                    self._usual, self._usual_head = said, head
+                self._partial_head, self._checked_bytes = b"", 0
+                self._head, self._body = head, body_decoder(head)
+                self._buffering = head.framing is Framing.CHUNKED
+                if self._buffering:
+                    self._known_head_bytes, self._known_head = said, head
                 sink.on_head(t_ns, head)
                 return [(t_ns, data), *reads[place + 1 :]]
-        self._begun = data
-        self._check_begun()
+        self._partial_head = data
+        self._check_partial_head()
         return []
 
-    def _check_begun(self) -> None:
+    def _check_partial_head(self) -> None:
         """Find out about what is no head before it ends, if it ever does."""
-        size = len(self._begun)
+        size = len(self._partial_head)
         if size > MAX_HEAD_BYTES:
             raise HeadError(f"a head of more than {MAX_HEAD_BYTES >> 10} KiB")
-        if size <= _CHECKED_AT_ONCE or size >= 2 * self._checked_bytes:
+        if size <= _ALWAYS_CHECKED_BYTES or size >= 2 * self._checked_bytes:
             self._checked_bytes = size
-            check_head(self._begun)
+            check_head(self._partial_head)
 
     def _complete(self, t_ns: int) -> None:
         sink, self._sink = self._sink, None
         head, body = self._head, self._body
-        self._free_ns = t_ns
-        self._stream = False
+        self._idle_since_ns = t_ns
+        self._buffering = False
         if head is not None and head.keep_alive and body is not None and not body.excess:
             self._owner.released(self)
         else:
@@ -244,7 +238,7 @@ class Connection(asyncio.Protocol):
             ending, detail = Ending.COMPLETE, ""
         else:
             ending, detail = Ending.LOST, reason_of(error) if error else "connection closed by the peer"
-            if not self._fresh and not self._answered:
+            if not self._new and not self._answered:
                 detail = f"{detail}, a kept one, before it answered; no request is sent twice"
         sink.on_end(Finish(ending=ending, t_ns=t_ns, detail=detail))
 

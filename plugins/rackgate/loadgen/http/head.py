@@ -1,4 +1,4 @@
-"""The head of an HTTP/1.1 response: parsed once, known when it comes again."""
+"""The head of an HTTP/1.1 response; parsed heads are cached by their bytes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from functools import lru_cache
 
 import httptools
 
-_KNOWN_HEADS = 1024
-_LONGEST_KNOWN = 4096
+_CACHED_HEADS = 1024
+_MAX_CACHED_BYTES = 4096
 
 
 class HeadError(ValueError):
-    """What came is no head of an HTTP response."""
+    """The bytes are not the head of an HTTP response."""
 
 
 class Framing(Enum):
-    """How the end of a body is known."""
+    """How a body's end is marked."""
 
     CHUNKED = "chunked"
     SIZED = "sized"
@@ -27,10 +27,9 @@ class Framing(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """Status and headers; names are in lower case, of several of one name the first one stands.
+    """Status and headers; names are in lower case, and the first of several headers of one name counts.
 
-    `length` is the body's in bytes if it is `SIZED`. `keep_alive` says that the connection may be used
-    again.
+    `length` is the body's in bytes if it is `SIZED`. With `keep_alive` the connection may be reused.
     """
 
     status: int
@@ -39,21 +38,21 @@ class Head:
     length: int = 0
     keep_alive: bool = True
 
-    kind: bytes = b""
-    """The media type, in lower case and without parameters."""
+    media_type: bytes = b""
+    """In lower case and without parameters."""
 
-    coding: bytes = b"identity"
-    """How the content is encoded, in lower case."""
+    content_encoding: bytes = b"identity"
+    """In lower case."""
 
     @property
     def interim(self) -> bool:
-        """True for a 1xx response, after which the real one comes."""
+        """True for a 1xx response, which precedes the final one."""
         return self.status < 200
 
 
 def parse_head(data: bytes) -> Head:
-    """Return the head that these bytes are, blank line included. Raises `HeadError`."""
-    return _known_head(data) if len(data) <= _LONGEST_KNOWN else _parse(data)
+    """Return the head of these bytes, which include the blank line. Raises `HeadError`."""
+    return _parse_cached(data) if len(data) <= _MAX_CACHED_BYTES else _parse(data)
 
 
 def check_head(data: bytes) -> None:
@@ -62,7 +61,7 @@ def check_head(data: bytes) -> None:
 
 
 class _Collector:
-    """What httptools calls back."""
+    """The callbacks of httptools."""
 
     def __init__(self) -> None:
         self.headers: list[tuple[bytes, bytes]] = []
@@ -101,16 +100,16 @@ def _parse(data: bytes) -> Head:
         framing=framing,
         length=length,
         keep_alive=collector.keep_alive and framing is not Framing.CLOSED,
-        kind=headers.get(b"content-type", b"").split(b";")[0].strip().lower(),
-        coding=headers.get(b"content-encoding", b"identity").lower(),
+        media_type=headers.get(b"content-type", b"").split(b";")[0].strip().lower(),
+        content_encoding=headers.get(b"content-encoding", b"identity").lower(),
     )
 
 
-_known_head = lru_cache(maxsize=_KNOWN_HEADS)(_parse)
+_parse_cached = lru_cache(maxsize=_CACHED_HEADS)(_parse)
 
 
 def _framing(status: int, headers: list[tuple[bytes, bytes]]) -> tuple[Framing, int]:
-    """Return how the body ends, by RFC 9112, section 6.3."""
+    """Return the framing of the body and its length (RFC 9112, section 6.3)."""
     if status < 200 or status in (204, 304):
         return Framing.SIZED, 0
     codings = b",".join(value for name, value in headers if name == b"transfer-encoding")

@@ -1,6 +1,6 @@
-"""How much responses may bring: one by itself, and all that are in flight in a worker together.
+"""Memory limits of responses in flight: for each one, and for all of a worker together.
 
-A server that never stops sending must not fill the memory, and neither must five hundred of them.
+They protect the load generator from servers that never stop sending.
 """
 
 from __future__ import annotations
@@ -10,65 +10,70 @@ from typing import Protocol
 
 from rackgate.nouns.load import Load
 
-MOST_BYTES = 64 << 20
-"""No response is longer than this, however many tokens were asked for."""
+MAX_RESPONSE_BYTES = 64 << 20
+"""The limit of one response, whatever number of tokens was requested."""
 
-_LEAST_BYTES = 1 << 20
+_BASE_BYTES = 1 << 20
 _BYTES_PER_TOKEN = 16 << 10
-"""A token in an event of its own takes some hundred bytes; with its alternatives some thousand."""
+"""A token's event takes some hundred bytes, with logprobs some thousand."""
 
-ALL_BYTES = 1 << 30
+MAX_TOTAL_BYTES = 1 << 30
 _USUAL_BYTES_PER_TOKEN = 1 << 10
 
 
-class Holder(Protocol):
-    """A response on its way."""
+class OpenResponse(Protocol):
+    """A response in flight."""
 
     body_bytes: int
-    """How much of it came."""
+    """Bytes received so far."""
 
-    def too_much(self, detail: str) -> None:
+    def abort_oversized(self, detail: str) -> None:
         """End it as malformed."""
 
 
-class Room:
-    """What the responses of one worker may take; `taken` is what those in flight have brought."""
+class MemoryLimit:
+    """Memory limits of a worker's responses; `used_bytes` is what those in flight have received so far."""
 
-    __slots__ = ("_running", "all_bytes", "each_bytes", "taken")
+    __slots__ = ("_running", "per_response_bytes", "total_bytes", "used_bytes")
 
     def __init__(
-        self, each_bytes: int = MOST_BYTES, all_bytes: int = ALL_BYTES, running: Collection[Holder] = ()
+        self,
+        per_response_bytes: int = MAX_RESPONSE_BYTES,
+        total_bytes: int = MAX_TOTAL_BYTES,
+        running: Collection[OpenResponse] = (),
     ) -> None:
-        self.each_bytes = each_bytes
-        self.all_bytes = all_bytes
-        self.taken = 0
+        self.per_response_bytes = per_response_bytes
+        self.total_bytes = total_bytes
+        self.used_bytes = 0
         self._running = running
 
     @classmethod
-    def of(cls, load: Load, longest: int | None, in_flight: int, running: Collection[Holder]) -> Room:
-        """Return the room for a load with answers of at most `longest` tokens; None is not known.
+    def of(
+        cls, load: Load, longest: int | None, in_flight: int, running: Collection[OpenResponse]
+    ) -> MemoryLimit:
+        """Return the limits for a load with answers of at most `longest` tokens, None if that is not known.
 
-        What so many honest answers may take together is always there.
+        The total is never below what `in_flight` usual answers need.
         """
-        each = MOST_BYTES if longest is None else _LEAST_BYTES + _BYTES_PER_TOKEN * longest
+        each = MAX_RESPONSE_BYTES if longest is None else _BASE_BYTES + _BYTES_PER_TOKEN * longest
         usual = in_flight * (longest or 4 * load.output_tokens) * _USUAL_BYTES_PER_TOKEN
-        return cls(min(each, MOST_BYTES), max(ALL_BYTES, usual), running)
+        return cls(min(each, MAX_RESPONSE_BYTES), max(MAX_TOTAL_BYTES, usual), running)
 
-    def relieve(self) -> None:
-        """End the response that has brought most of all."""
+    def abort_largest(self) -> None:
+        """Abort the response that has received most."""
         largest = max(self._running, key=lambda one: one.body_bytes, default=None)
         if largest is not None:
-            together = f"more than {_mib(self.all_bytes)} in the responses in flight"
-            largest.too_much(f"{together}, the most in this one: {_mib(largest.body_bytes)}")
+            together = f"more than {_mib(self.total_bytes)} in the responses in flight"
+            largest.abort_oversized(f"{together}, the most in this one: {_mib(largest.body_bytes)}")
 
     @property
-    def too_long(self) -> str:
-        """Why a response is ended that has brought more than it may."""
-        return f"a response of more than {_mib(self.each_bytes)}"
+    def too_large(self) -> str:
+        """The detail of a response that exceeds its limit."""
+        return f"a response of more than {_mib(self.per_response_bytes)}"
 
 
-def longest_output(load: Load, trace: Iterable[int]) -> int | None:
-    """Return the most tokens that a load asks for; None where its lengths have no limit."""
+def longest_output_tokens(load: Load, trace: Iterable[int]) -> int | None:
+    """Return the most output tokens that a load requests, None if its lengths have no limit."""
     if load.trace is not None:
         return max((*trace, load.output_tokens))
     return load.output_tokens if load.output_spread is None else load.output_spread.most

@@ -1,4 +1,4 @@
-"""What carries a request: the seam behind which a faster client can stand."""
+"""The interface between the load generator and its HTTP client."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from rackgate.nouns.route import DIRECT, Route
 
 
 class Exchange(Protocol):
-    """One request under way."""
+    """One request in flight."""
 
-    def settle(self) -> None:
-        """Pass on what has arrived so far and was put aside."""
+    def process_reads(self) -> None:
+        """Parse the reads that are buffered and pass them to the sink."""
 
     def abort(self, ending: Ending, detail: str = "") -> None:
-        """End it at once; the sink is told."""
+        """End it at once and call the sink's `on_end`."""
 
 
 class Sink(Protocol):
-    """Takes one response; `t_ns` is always the arrival of a read, however late it is passed on."""
+    """Receives one response; `t_ns` is always the arrival of a read, however late it is passed on."""
 
     def on_sent(self, t_ns: int, exchange: Exchange, connecting_ns: int | None = None) -> None:
-        """The first byte goes to the kernel; `connecting_ns` is when its connection was begun, if it was."""
+        """Called before the first byte is written; `connecting_ns` is the start of connecting, if any."""
 
     def on_byte(self, t_ns: int) -> None:
-        """The response's first byte arrived."""
+        """Called with the arrival of the response's first byte."""
 
     def on_head(self, t_ns: int, head: Head) -> None:
-        """Status and headers are known."""
+        """Called with status and headers."""
 
     def on_body(self, reads: list[tuple[int, bytes]]) -> None:
-        """Pieces of the body, each with its arrival."""
+        """Called with pieces of the body, each with its arrival."""
 
     def on_end(self, finish: Finish) -> None:
-        """It is over; nothing more is told."""
+        """Called once, last."""
 
 
 class Finish(NamedTuple):
@@ -49,21 +49,21 @@ class Finish(NamedTuple):
 
 
 class Transport(Protocol):
-    """What carries requests to one server."""
+    """An HTTP client of one server."""
 
     def send(self, request: bytes, sink: Sink, *, connect_s: float) -> None:
-        """Send and tell the sink what comes, down to how it ended, whatever happens; never at once."""
+        """Send a request and pass its response to the sink; `on_end` is always called, after this returns."""
 
     async def prepare(self, connections: int, *, connect_s: float) -> None:
-        """Open that many connections ahead; failures are left to the requests."""
+        """Open connections ahead; failures are left to the requests."""
 
     def close(self) -> None:
-        """Drop all connections."""
+        """Close all connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Where a URL points, and by which route: `prefix` is its path without a trailing slash."""
+    """The server of a URL and the route to it; `prefix` is the URL's path without a trailing slash."""
 
     host: str
     port: int
@@ -87,15 +87,15 @@ class Server:
         )
 
     @property
-    def dialled(self) -> tuple[str, int]:
-        """Host and port that connections are made to: the proxy's, if there is one."""
+    def connect_address(self) -> tuple[str, int]:
+        """Host and port of connections: the proxy's, if there is one."""
         if self.route.proxy is None:
             return self.host, self.port
         proxy = Server.of(self.route.proxy)
         return proxy.host, proxy.port
 
     def target(self, path: str) -> str:
-        """Return what a request line asks for: a path, or for a proxy that reads requests the whole URL."""
+        """Return the request target: a path, or the whole URL for an http proxy."""
         through = self.route.proxy is not None and not self.secure
         return f"http://{self.authority}{self.prefix}{path}" if through else f"{self.prefix}{path}"
 

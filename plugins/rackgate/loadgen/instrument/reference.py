@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rackgate.loadgen.child import start_child
+from rackgate.loadgen.child_process import start_child
 from rackgate.loadgen.instrument.reference_server import Script
-from rackgate.loadgen.results.offered import OfferedLoad
+from rackgate.loadgen.results.offered_load import OfferedLoad
 from rackgate.loadgen.running import start_load
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Load
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _START_LIMIT_S = 20.0
 _FETCH_LIMIT_S = 10.0
-HANDICAPS = ("", "slow", "die", "late", "blank", "reference_die")
+INSTRUMENT_FAULTS = ("", "slow", "die", "late", "blank", "reference_die")
 
 
 class ReferenceDied(Exception):
@@ -55,25 +55,25 @@ def measure_instrument(
     load: Load,
     *,
     samples_path: Path,
-    handicap: str = "",
+    instrument_fault: str = "",
     ttft_ms: tuple[float, ...] = Script().ttft_ms,
     gap_ms: float = Script().gap_ms,
     seed: int = 1,
 ) -> InstrumentError:
     """Offer `load` to a reference server and return the errors; never raises for what either did.
 
-    `handicap` is one of the worker's (`slow`, `die`, `late`), or `blank` (the reference keeps its stamps
-    back), or `reference_die`. Raises `ValueError` for another one.
+    `instrument_fault` is one of the worker's (`slow`, `die`, `late`), or `blank` (the reference keeps its
+    stamps back), or `reference_die`. Raises `ValueError` for another one.
     """
-    if handicap not in HANDICAPS:
-        raise ValueError(f"unknown handicap {handicap!r}")
+    if instrument_fault not in INSTRUMENT_FAULTS:
+        raise ValueError(f"unknown instrument_fault {instrument_fault!r}")
     script = Script(
         ttft_ms=ttft_ms,
         gap_ms=gap_ms,
-        blank_stamps=handicap == "blank",
-        die_after=max(1, load.planned_requests // 2) if handicap == "reference_die" else None,
+        blank_stamps=instrument_fault == "blank",
+        die_after=max(1, load.planned_requests // 2) if instrument_fault == "reference_die" else None,
     )
-    worker_handicap = handicap if handicap in ("slow", "die", "late") else ""
+    worker_fault = instrument_fault if instrument_fault in ("slow", "die", "late") else ""
     try:
         with reference_server(script) as url:
             endpoint = Endpoint(entity="reference", url=url, model="reference")
@@ -83,7 +83,7 @@ def measure_instrument(
                 label="instrument",
                 samples_path=samples_path,
                 seed=seed,
-                handicap=worker_handicap,
+                instrument_fault=worker_fault,
             ) as running:
                 offered = running.finish()
             if offered.reason is not None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import httptools
 
-from rackgate.loadgen.worker.priority import go_first
+from rackgate.loadgen.child_process import raise_priority
 
 _NICENESS = -5
 """Before what else the machine does, but after the load generator: a sender that is put aside by the server
@@ -170,7 +170,7 @@ async def _serve(script: Script) -> None:
 
 def main() -> int:
     """Serve until standard input ends."""
-    go_first(_NICENESS)
+    raise_priority(_NICENESS)
     raw = json.loads(sys.stdin.readline())
     raw["ttft_ms"] = tuple(raw["ttft_ms"])
     try:

@@ -19,9 +19,9 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
-from rackgate.loadgen.requests.plan import Plan
-from rackgate.loadgen.worker.start_barrier import moments_in, place_moments
-from rackgate.loadgen.workers.process import WorkerProcess
+from rackgate.loadgen.requests.plan import LoadPlan
+from rackgate.loadgen.worker.start_barrier import add_ready_moments, ready_moments
+from rackgate.loadgen.worker_process import WorkerProcess
 
 MOST_AT_ONCE = 1 << 22
 """Bytes of samples of one worker that go out in one answer."""
@@ -32,7 +32,7 @@ _LOCK = "lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class MachineInfo:
     """What a machine is: `boot` tells kernels apart, `cores` may be used, `version` is our package's."""
 
     boot: str
@@ -40,7 +40,7 @@ class About:
     version: str
 
     @classmethod
-    def here(cls) -> About:
+    def here(cls) -> MachineInfo:
         """Return what the machine is that this runs on."""
         return cls(
             boot=Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
@@ -50,7 +50,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class WorkerUpdate:
     """What is new of one worker: `lines` are bytes of its spool, `result` or `died` comes last."""
 
     worker: int
@@ -77,18 +77,18 @@ class LoadMachine:
         self._lock = _locked(Path(self._folder.name) / _LOCK)
         self._workers: list[WorkerProcess] = []
         self._sent: dict[int, int] = {}
-        self._meeting = Path(self._folder.name) / "meeting"
+        self._meeting = Path(self._folder.name) / "start_file"
 
     def clock(self) -> int:
         """Return this machine's CLOCK_MONOTONIC in ns."""
         return perf_counter_ns()
 
-    def about(self) -> About:
+    def about(self) -> MachineInfo:
         """Return what this machine is."""
-        return About.here()
+        return MachineInfo.here()
 
     def start(self, plans: Sequence[str], files: Mapping[str, bytes]) -> None:
-        """Start a worker for each plan, as `Plan.to_json` wrote it; `files` is what loads read, by path."""
+        """Start a worker for each plan (JSON); `files` holds the files that loads read, by path."""
         folder = Path(self._folder.name)
         here = {}
         for number, (path, content) in enumerate(files.items()):
@@ -97,20 +97,20 @@ class LoadMachine:
             own.write_bytes(content)
             here[path] = str(own)
         for text in plans:
-            plan = _with_files(Plan.from_json(text), here)
+            plan = _with_files(LoadPlan.from_json(text), here)
             spool = str(folder / f"{plan.worker}.jsonl")
-            self._workers.append(WorkerProcess(replace(plan, spool=spool, meeting=str(self._meeting))))
+            self._workers.append(WorkerProcess(replace(plan, spool=spool, start_file=str(self._meeting))))
             self._sent[plan.worker] = 0
 
     def ready(self) -> list[int]:
         """Return the moments at which workers here said that they are ready to begin."""
-        return moments_in(self._meeting)
+        return ready_moments(self._meeting)
 
     def begin(self, moment_ns: int, elsewhere: int) -> None:
         """Say that the workers elsewhere, so many of them, were ready at a moment of this machine's clock."""
-        place_moments(self._meeting, [moment_ns] * elsewhere)
+        add_ready_moments(self._meeting, [moment_ns] * elsewhere)
 
-    def hear(self) -> list[Heard]:
+    def hear(self) -> list[WorkerUpdate]:
         """Return what is new of each worker that has not ended."""
         heard = [self._hear(worker) for worker in self._workers if worker.plan.worker in self._sent]
         for one in heard:
@@ -130,7 +130,7 @@ class LoadMachine:
         os.close(self._lock)
         self._folder.cleanup()
 
-    def _hear(self, worker: WorkerProcess) -> Heard:
+    def _hear(self, worker: WorkerProcess) -> WorkerUpdate:
         number = worker.plan.worker
         while worker.output is not None and _readable(worker.output):
             worker.hear()
@@ -138,7 +138,7 @@ class LoadMachine:
         lines = worker.piece(self._sent[number], MOST_AT_ONCE)
         self._sent[number] += len(lines)
         now = worker.now
-        heard = Heard(worker=number, lines=lines, now=None if now is None else asdict(now))
+        heard = WorkerUpdate(worker=number, lines=lines, now=None if now is None else asdict(now))
         if not over or len(lines) == MOST_AT_ONCE:
             return heard
         worker.end(_GRACE_S)
@@ -163,7 +163,7 @@ def _remove_abandoned() -> None:
             shutil.rmtree(lock.parent, ignore_errors=True)
 
 
-def _with_files(plan: Plan, here: Mapping[str, str]) -> Plan:
+def _with_files(plan: LoadPlan, here: Mapping[str, str]) -> LoadPlan:
     """Return a plan that names its files as they are here."""
     load = replace(
         plan.load, trace=here.get(plan.load.trace or ""), tokenizer=here.get(plan.load.tokenizer or "")

@@ -12,11 +12,11 @@ from rackgate.nouns.load import Load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class LoadPlan:
     """One load offered to some endpoints; `requests` counts per endpoint, None means by duration only.
 
     `span_s` is the time between the first and the last start of an open load. Of several `workers` each
-    gets the same plan but for its number and its spool; they begin together by the file `meeting`.
+    gets the same plan but for its number and its spool; they begin together by the file `start_file`.
     Prompts, ids and moments depend on none of that.
     """
 
@@ -28,11 +28,11 @@ class Plan:
     look: int = 0
     requests: int | None = None
     warmup: bool = True
-    handicap: str = ""
+    instrument_fault: str = ""
     span_s: float = 0.0
     workers: int = 1
     worker: int = 0
-    meeting: str = ""
+    start_file: str = ""
 
     def dealt(self, count: int) -> range:
         """Return the numbers below `count` that are this worker's: every one of them is exactly one's."""
@@ -71,6 +71,6 @@ class Plan:
         return json.dumps(asdict(self), default=dict)
 
     @classmethod
-    def from_json(cls, text: str) -> Plan:
+    def from_json(cls, text: str) -> LoadPlan:
         """Return the plan of `to_json`."""
         return decode(cls, json.loads(text))

@@ -1,1 +1,1 @@
-"""The process that offers a load."""
+"""The worker process, which generates the load."""

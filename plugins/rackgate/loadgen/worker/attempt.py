@@ -1,32 +1,36 @@
-"""One request of a load on its way: its moments and its limits."""
+"""One request in flight: its moments, its limits, and the sweep that enforces the limits."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from time import perf_counter_ns
 
 from rackgate.engines.protocols.answer import Ending
 from rackgate.engines.protocols.protocol import AnswerReader, ChatProtocol
 from rackgate.loadgen.http.head import Head
-from rackgate.loadgen.http.memory_limit import Room
+from rackgate.loadgen.http.memory_limit import MemoryLimit
 from rackgate.loadgen.http.transport import Exchange, Finish
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Limits
 
 AFTER_DONE_NS = 1_000_000_000
 REFUSALS = frozenset({429, 503})
-"""Statuses by which an engine turns a request away."""
+"""HTTP statuses by which an engine refuses a request."""
+
 _ERROR_BODY_BYTES = 65536
+_SWEEP_EVERY_S = 0.05
 
 
-def overdue(
+def next_deadline(
     limits: Limits, sent_ns: int, last_token_ns: int | None, *, done: bool = False
 ) -> tuple[int, Ending, str]:
-    """Return when a sent request is given up if nothing more comes, how it then ends, and why.
+    """Return the next deadline of a sent request, how the request ends then, and why.
 
-    Only tokens count: keep-alives and other frames move no limit.
+    Only tokens move the deadline, not keep-alives or other frames.
     """
     total_ns = sent_ns + round(limits.total_s * 1e9)
     if done and last_token_ns is not None:
@@ -49,49 +53,60 @@ def overdue(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What all requests of an endpoint have in common; `unlooked_ns` is how long no limit can be reached."""
+class RequestSettings:
+    """Settings of all requests to an endpoint; no limit can be reached within `shortest_limit_ns`."""
 
     endpoint: Endpoint
     protocol: ChatProtocol
     limits: Limits
-    unlooked_ns: int
-    room: Room
+    shortest_limit_ns: int
+    memory: MemoryLimit
     expected: re.Pattern[str] | None = None
 
     @classmethod
     def of(
-        cls, endpoint: Endpoint, protocol: ChatProtocol, limits: Limits, room: Room, expect: str | None = None
-    ) -> Terms:
-        """Return an endpoint's terms: `room` is shared by all of a worker, `expect` a pattern or None."""
+        cls,
+        endpoint: Endpoint,
+        protocol: ChatProtocol,
+        limits: Limits,
+        memory: MemoryLimit,
+        expect: str | None = None,
+    ) -> RequestSettings:
+        """Return an endpoint's settings: all of a worker share `memory`; `expect` is a pattern."""
         nearest_s = min(limits.first_token_s, limits.total_s, limits.stall_s)
-        unlooked_ns = min(AFTER_DONE_NS, round(1e9 * nearest_s))
+        shortest_limit_ns = min(AFTER_DONE_NS, round(1e9 * nearest_s))
         return cls(
-            endpoint=endpoint, protocol=protocol, limits=limits, unlooked_ns=unlooked_ns, room=room,
+            endpoint=endpoint, protocol=protocol, limits=limits, shortest_limit_ns=shortest_limit_ns,
+            memory=memory,
             expected=None if expect is None else re.compile(expect),
         )  # fmt: skip
 
 
 class Attempt:
-    """A request that was started; the transport's sink.
+    """A request in flight, and the transport's sink for its response.
 
-    `then` is called with it when it has ended. `look_ns` is when its limits are to be looked at next.
+    `on_finished` is called with it at its end. Its limits are checked at `next_check_ns` again.
     """
 
     __slots__ = (
-        "_ended", "_exchange", "_suspected", "_then", "body_bytes", "connected_ns", "error_body", "finish",
-        "first_byte_ns", "head", "look_ns", "reader", "request_id", "scheduled_ns", "sent_ns", "terms",
+        "_ended", "_exchange", "_on_finished", "_overdue", "body_bytes", "connected_ns", "error_body",
+        "finish", "first_byte_ns", "head", "next_check_ns", "reader", "request_id", "scheduled_ns", "sent_ns",
+        "settings",
     )  # fmt: skip
 
     def __init__(
-        self, terms: Terms, request_id: str, scheduled_ns: int, then: Callable[[Attempt], object]
+        self,
+        settings: RequestSettings,
+        request_id: str,
+        scheduled_ns: int,
+        on_finished: Callable[[Attempt], object],
     ) -> None:
-        self.terms = terms
-        self._then = then
+        self.settings = settings
+        self._on_finished = on_finished
         self._exchange: Exchange | None = None
         self.reader: AnswerReader | None = None
         self.body_bytes = 0
-        self._ended = self._suspected = False
+        self._ended = self._overdue = False
         self.request_id = request_id
         self.scheduled_ns = scheduled_ns
         self.sent_ns: int | None = None
@@ -100,54 +115,51 @@ class Attempt:
         self.head: Head | None = None
         self.error_body = b""
         self.finish: Finish | None = None
-        self.look_ns = scheduled_ns + terms.unlooked_ns
+        self.next_check_ns = scheduled_ns + settings.shortest_limit_ns
 
     @property
-    def turned_away(self) -> bool:
-        """True if no engine took the request: there was no connection, or a refusal."""
+    def rejected(self) -> bool:
+        """True if no engine accepted the request: no connection, or a refusal."""
         unconnected = self.finish is not None and self.finish.ending is Ending.UNCONNECTED
         return unconnected or (self.head is not None and self.head.status in REFUSALS)
 
     def end(self, now_ns: int) -> None:
-        """End it with the load: past a limit it is that limit's outcome, else it is cancelled."""
+        """End it with the load: with a limit's outcome if the limit is past, else cancelled."""
         self._ended = True
         if self._exchange is None:  # still connecting, which has a limit of its own
             return
-        self._exchange.settle()
-        moment, ending, detail = self._overdue()
+        self._exchange.process_reads()
+        moment, ending, detail = self._deadline()
         if now_ns >= moment:
             self._exchange.abort(ending, detail)
         else:
             self._exchange.abort(Ending.CANCELLED)
 
-    def look(self, now_ns: int) -> None:
-        """End the request if it is overdue, else say when it would be.
+    def check_limits(self, now_ns: int) -> None:
+        """End the request if it is overdue at two checks in a row, else set the next check.
 
-        It is ended at the second look: what had come when the first one was due may not have been read
-        from the socket then.
+        At the first check, data that had arrived in time may not have been read from the socket yet.
         """
         if self._exchange is None or self.finish is not None:
             return
-        self._exchange.settle()
-        moment, ending, detail = self._overdue()
+        self._exchange.process_reads()
+        moment, ending, detail = self._deadline()
         if moment > now_ns:
-            self._suspected = False
-            # A token or [DONE] brings a limit that may be nearer than this one, but never nearer than that.
-            self.look_ns = min(moment, now_ns + self.terms.unlooked_ns)
-        elif self._suspected:
+            self._overdue = False
+            # A token or [DONE] can bring the deadline forward, but never nearer than the shortest limit.
+            self.next_check_ns = min(moment, now_ns + self.settings.shortest_limit_ns)
+        elif self._overdue:
             self._exchange.abort(ending, detail)
         else:
-            self._suspected = True
+            self._overdue = True
 
-    def too_much(self, detail: str) -> None:
-        """End it as malformed: it has brought more than there is room for."""
+    def abort_oversized(self, detail: str) -> None:
+        """End it as malformed because its response is too large."""
         if self._exchange is not None and self.finish is None:
             self._exchange.abort(Ending.MALFORMED, detail)
 
-    # The transport's sink.
-
     def on_sent(self, t_ns: int, exchange: Exchange, connecting_ns: int | None = None) -> None:
-        """Start the clock: with the connection, if one had to be opened for this request."""
+        """Set `sent_ns`: to the start of connecting if a connection was opened for this request."""
         self.sent_ns = t_ns
         if connecting_ns is not None:
             self.sent_ns, self.connected_ns = connecting_ns, t_ns
@@ -156,42 +168,80 @@ class Attempt:
             asyncio.get_running_loop().call_soon(exchange.abort, Ending.CANCELLED)
 
     def on_byte(self, t_ns: int) -> None:
-        """Note the first byte."""
+        """Set `first_byte_ns`."""
         self.first_byte_ns = t_ns
 
     def on_head(self, t_ns: int, head: Head) -> None:  # noqa: ARG002
-        """Choose the reader by what the server says it sends."""
+        """Choose the reader by the response's media type."""
         self.head = head
         if head.status == 200:
-            self.reader = self.terms.protocol.reader(streamed=head.kind != b"application/json")
-            if head.coding != b"identity" and self._exchange is not None:
-                coding = head.coding.decode("latin-1")
+            self.reader = self.settings.protocol.reader(streamed=head.media_type != b"application/json")
+            if head.content_encoding != b"identity" and self._exchange is not None:
+                coding = head.content_encoding.decode("latin-1")
                 self._exchange.abort(Ending.MALFORMED, f"content-encoding {coding} was not asked for")
 
     def on_body(self, reads: list[tuple[int, bytes]]) -> None:
-        """Read pieces of the body, within bounds."""
-        size, room = 0, self.terms.room
+        """Read pieces of the body within the memory limits."""
+        size, memory = 0, self.settings.memory
         for _, data in reads:
             size += len(data)
         self.body_bytes += size
-        room.taken += size
-        if self.body_bytes > room.each_bytes:
-            self.too_much(room.too_long)
+        memory.used_bytes += size
+        if self.body_bytes > memory.per_response_bytes:
+            self.abort_oversized(memory.too_large)
         elif self.reader is not None:
             self.reader.take(reads)
         elif len(self.error_body) < _ERROR_BODY_BYTES:
             self.error_body += b"".join([data for _, data in reads])
-        if room.taken > room.all_bytes:
-            room.relieve()
+        if memory.used_bytes > memory.total_bytes:
+            memory.abort_largest()
 
     def on_end(self, finish: Finish) -> None:
-        """Note how it ended and tell whoever waits."""
+        """Set `finish` and call `on_finished`."""
         self.finish = finish
-        self.terms.room.taken -= self.body_bytes
-        self._then(self)
+        self.settings.memory.used_bytes -= self.body_bytes
+        self._on_finished(self)
 
-    def _overdue(self) -> tuple[int, Ending, str]:
-        sent, limits = self.connected_ns or self.sent_ns or self.scheduled_ns, self.terms.limits
+    def _deadline(self) -> tuple[int, Ending, str]:
+        sent, limits = self.connected_ns or self.sent_ns or self.scheduled_ns, self.settings.limits
         if self.reader is None:
-            return overdue(limits, sent, None)
-        return overdue(limits, sent, self.reader.last_token_ns, done=self.reader.done_seen)
+            return next_deadline(limits, sent, None)
+        return next_deadline(limits, sent, self.reader.last_token_ns, done=self.reader.done_seen)
+
+
+class TimeoutSweep:
+    """Checks the limits of all `running` attempts every 50 ms instead of a timer for each.
+
+    One attempt is checked per turn of the loop, because reads come first.
+    """
+
+    def __init__(self, running: Collection[Attempt]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._running = running
+        self._due: deque[Attempt] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Start sweeping."""
+        self._timer = self._loop.call_later(_SWEEP_EVERY_S, self._sweep)
+
+    def stop(self) -> None:
+        """Stop sweeping."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due.clear()
+
+    def _sweep(self) -> None:
+        self._timer = self._loop.call_later(_SWEEP_EVERY_S, self._sweep)
+        if not self._due:
+            now_ns = perf_counter_ns()
+            self._due.extend([attempt for attempt in self._running if attempt.next_check_ns <= now_ns])
+            if self._due:
+                self._check_one()
+
+    def _check_one(self) -> None:
+        now_ns = perf_counter_ns()
+        if self._due:
+            self._due.popleft().check_limits(now_ns)
+        if self._due:
+            self._loop.call_soon(self._check_one)

@@ -1,46 +1,45 @@
-"""One endpoint's requests: made from the plan, numbered, and carried by one transport."""
+"""Makes the requests of one endpoint from the plan and holds the transport that sends them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from rackgate.engines.protocols.protocol import ChatProtocol, protocol_named
-from rackgate.loadgen.http.memory_limit import Room
+from rackgate.loadgen.http.memory_limit import MemoryLimit
 from rackgate.loadgen.http.transport import Server, Transport
-from rackgate.loadgen.requests.plan import Plan
-from rackgate.loadgen.requests.prompts import Prompts, PromptSource
+from rackgate.loadgen.requests.plan import LoadPlan
+from rackgate.loadgen.requests.prompts import PromptSource, UniformPrompts, VariedPrompts
 from rackgate.loadgen.requests.trace import TraceRequest
-from rackgate.loadgen.requests.varied import VariedPrompts
-from rackgate.loadgen.worker.attempt import Attempt, Terms
+from rackgate.loadgen.worker.attempt import Attempt, RequestSettings
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.sample import Outcome, Sample, traceparent_of
 
 
-class Lane:
-    """One endpoint's requests: made from the plan, numbered, and carried by one transport.
+class EndpointClient:
+    """Makes and numbers the requests of one endpoint and holds the transport that sends them.
 
-    The `room` for answers is shared with other lanes, or its own.
+    The worker's clients share the `memory` limit.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        plan: LoadPlan,
         number: int,
         transport: Transport,
         *,
-        room: Room | None = None,
+        memory: MemoryLimit | None = None,
         trace: Sequence[TraceRequest] = (),
     ) -> None:
         self.endpoint: Endpoint = plan.endpoints[number]
         self.transport = transport
         self.number = number
         self.protocol = protocol_named(self.endpoint.protocol)
-        self.terms = Terms.of(
-            self.endpoint, self.protocol, plan.load.limits, room or Room(), plan.load.expect
+        self.settings = RequestSettings.of(
+            self.endpoint, self.protocol, plan.load.limits, memory or MemoryLimit(), plan.load.expect
         )
         self.in_flight = 0
-        self.taken = 0
-        self.ramped = 0
+        self.conversations_started = 0
+        self.ramp_requests = 0
         self._plan = plan
         self._name = f"rg-{plan.digest}-{number}"
         self._prompts = _prompts(plan, self.endpoint, self.protocol, trace)
@@ -51,7 +50,7 @@ class Lane:
         return f"{self._name}-{kind}{index}"
 
     def request(self, kind: str, index: int) -> tuple[str, bytes]:
-        """Return id and bytes of a request; the same plan gives the same bytes."""
+        """Return id and bytes of a request, the same for the same plan."""
         request_id = self.request_id(kind, index)
         body = self._prompts.body(kind, index // self._plan.load.repeats)
         head = (
@@ -60,12 +59,14 @@ class Lane:
         )
         return request_id, head.encode("latin-1") + body
 
-    def attempt(self, request_id: str, scheduled_ns: int, then: Callable[[Attempt], object]) -> Attempt:
-        """Return a request about to be sent; `then` is called when it has ended."""
-        return Attempt(self.terms, request_id, scheduled_ns, then)
+    def attempt(
+        self, request_id: str, scheduled_ns: int, on_finished: Callable[[Attempt], object]
+    ) -> Attempt:
+        """Return the attempt of a request that is about to be sent."""
+        return Attempt(self.settings, request_id, scheduled_ns, on_finished)
 
     def dropped(self, request_id: str, scheduled_ns: int) -> Sample:
-        """Return the sample of a request that was never started."""
+        """Return the sample of a request that was dropped at the concurrency limit."""
         return Sample(
             request_id=request_id,
             engine=self.endpoint.entity,
@@ -79,12 +80,12 @@ class Lane:
 
 
 def _prompts(
-    plan: Plan, endpoint: Endpoint, protocol: ChatProtocol, trace: Sequence[TraceRequest]
+    plan: LoadPlan, endpoint: Endpoint, protocol: ChatProtocol, trace: Sequence[TraceRequest]
 ) -> PromptSource:
     load, identity = plan.load, f"{plan.identity}|{endpoint.entity}"
     if not load.plain:
         return VariedPrompts(protocol, load, model=endpoint.model, identity=identity, trace=trace)
-    return Prompts(
+    return UniformPrompts(
         protocol,
         model=endpoint.model,
         prompt_tokens=load.prompt_tokens,

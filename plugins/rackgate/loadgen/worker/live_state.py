@@ -1,4 +1,4 @@
-"""Where a load stands while it runs: written by the worker into one small file, read by whoever waits."""
+"""Live counts of a running load: written by the worker into one small file, read by its parent."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-NOW_EVERY_S = 0.5
+WRITE_EVERY_S = 0.5
 _BYTES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Now:
+class LiveState:
     """Counts of a running load, warm-up excluded; `start_ns` is 0 until warm-up is over."""
 
     t_ns: int
@@ -24,19 +24,19 @@ class Now:
     share_done: float
 
 
-def now_path(spool: Path) -> Path:
-    """Return where the worker of a spool says where it stands."""
+def live_state_path(spool: Path) -> Path:
+    """Return the path of the live state that belongs to a spool."""
     return spool.with_name(f"{spool.name}.now")
 
 
-def write_now(descriptor: int, now: Now) -> None:
-    """Write over what was said before: one call, so that a reader never sees half of it."""
-    os.pwrite(descriptor, json.dumps(asdict(now)).encode().ljust(_BYTES), 0)
+def write_live_state(descriptor: int, state: LiveState) -> None:
+    """Overwrite the live state in one call, so that a reader never sees half of it."""
+    os.pwrite(descriptor, json.dumps(asdict(state)).encode().ljust(_BYTES), 0)
 
 
-def read_now(path: Path) -> Now | None:
-    """Return what was said last, None before the first time."""
+def read_live_state(path: Path) -> LiveState | None:
+    """Return the last live state, None before the first."""
     try:
-        return Now(**json.loads(path.read_bytes()))
+        return LiveState(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         return None

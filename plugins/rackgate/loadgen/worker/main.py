@@ -1,6 +1,6 @@
-"""The process that offers a load: plan on standard input, samples to the spool, result on standard output.
+"""The worker process: plan on standard input, samples to the spool file, result on standard output.
 
-It ends the load when its standard input ends, so that it never outlives whoever started it.
+It ends the load at the end of standard input, so that it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rackgate.loadgen.requests.plan import Plan
-from rackgate.loadgen.worker.live_state import NOW_EVERY_S, now_path, write_now
-from rackgate.loadgen.worker.offer import Offering
-from rackgate.loadgen.worker.priority import go_first
+from rackgate.loadgen.child_process import raise_priority
+from rackgate.loadgen.requests.plan import LoadPlan
+from rackgate.loadgen.worker.live_state import WRITE_EVERY_S, live_state_path, write_live_state
+from rackgate.loadgen.worker.load_generator import LoadGenerator
 
 
 def main() -> int:
     """Run one plan; the exit status is 0 if the result was written."""
-    go_first()
+    raise_priority()
     line, ended = _read_plan()
-    plan = Plan.from_json(line)
+    plan = LoadPlan.from_json(line)
     spool = os.open(plan.spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        result = runner.run(_offer(plan, lambda row: os.write(spool, row), ended=ended))
+        result = runner.run(_run(plan, lambda row: os.write(spool, row), ended=ended))
     os.close(spool)
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()
-    os._exit(0)  # nothing is left to tidy up, and interpreters take their time
+    os._exit(0)  # skips the interpreter's slow shutdown
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -44,32 +44,32 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _offer(plan: Plan, write: Callable[[bytes], object], *, ended: bool) -> dict[str, Any]:
-    offer = Offering(plan, write)
+async def _run(plan: LoadPlan, write: Callable[[bytes], object], *, ended: bool) -> dict[str, Any]:
+    generator = LoadGenerator(plan, write)
     loop = asyncio.get_running_loop()
-    told = os.open(now_path(Path(plan.spool)), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    state_file = os.open(live_state_path(Path(plan.spool)), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
 
-    def tell() -> None:
-        write_now(told, offer.now())
-        loop.call_later(NOW_EVERY_S, tell)
+    def update() -> None:
+        write_live_state(state_file, generator.live_state())
+        loop.call_later(WRITE_EVERY_S, update)
 
-    tell()
+    update()
     loop.set_exception_handler(_die)
-    loop.add_signal_handler(signal.SIGTERM, offer.stop)
+    loop.add_signal_handler(signal.SIGTERM, generator.stop)
 
-    def heard() -> None:
+    def on_input() -> None:
         if not os.read(0, 4096):
             loop.remove_reader(0)
-        offer.stop()
+        generator.stop()
 
-    loop.add_reader(0, heard)
+    loop.add_reader(0, on_input)
     if ended:
-        offer.stop()
-    return await offer.run()
+        generator.stop()
+    return await generator.run()
 
 
 def _die(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG001
-    """End on a fault of our own: a request that silently never ends would be blamed on the rack."""
+    """Exit on an error of ours: a request that never ends because of it would be blamed on the rack."""
     error = context.get("exception")
     if error is not None:
         traceback.print_exception(error)
@@ -79,14 +79,14 @@ def _die(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # n
 
 
 def _read_plan() -> tuple[str, bool]:
-    """Return the first line of standard input, and whether the load was already told to end."""
-    said = b""
-    while b"\n" not in said:
+    """Return the first line of standard input, and whether the load was already cancelled."""
+    data = b""
+    while b"\n" not in data:
         piece = os.read(0, 65536)
         if not piece:
             break
-        said += piece
-    line, _, rest = said.partition(b"\n")
+        data += piece
+    line, _, rest = data.partition(b"\n")
     return line.decode(), bool(rest)
 
 

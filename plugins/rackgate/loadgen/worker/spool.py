@@ -1,4 +1,4 @@
-"""Finished requests as lines of JSON: on disk at once, so that a killed load leaves its evidence.
+"""The spool file: finished samples as lines of JSON, on disk at once, so that a killed load leaves evidence.
 
 A line holds a sample's values in the order of its fields.
 """
@@ -23,8 +23,8 @@ _values_of = attrgetter(*_FIELDS)
 _encoder = json.Encoder()
 
 
-def place_of(field: str) -> int:
-    """Return where a field of `Sample` stands in a line."""
+def field_index(field: str) -> int:
+    """Return the index of a field of `Sample` in a row."""
     return _FIELDS.index(field)
 
 
@@ -39,11 +39,6 @@ def row_lines(rows: Sequence[Row]) -> bytes:
     return _encoder.encode_lines(rows)
 
 
-def spool_line(sample: Sample) -> bytes:
-    """Return a sample as one line."""
-    return row_lines([row_of_sample(sample)])
-
-
 def sample_of_line(line: bytes) -> Sample:
     """Return the sample of one line."""
     row: dict[str, Any] = dict(zip(_FIELDS, json.decode(line), strict=True))
@@ -54,7 +49,7 @@ def sample_of_line(line: bytes) -> Sample:
 
 
 def read_spool(path: Path) -> Iterator[Sample]:
-    """Yield each whole sample; a torn last line of a killed load is left out."""
+    """Yield each sample, without an incomplete last line of a killed load."""
     with path.open("rb") as file:
         for line in file:
             if line.endswith(b"\n"):

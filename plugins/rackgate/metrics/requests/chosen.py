@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.loadgen import OfferedLoad
-from rackgate.loadgen.engine_counters.prefix_cache import MOST_FROM_CACHE, least_from_cache
-from rackgate.loadgen.results.labels import Labels
-from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.engine_counters import MAX_CACHED_SHARE, least_cached_share
+from rackgate.loadgen.results.dictionary_column import DictionaryColumn
+from rackgate.loadgen.results.offered_load import OfferedLoad
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.metrics.observation import LoadRun, Observation
 from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import Measurement, Reason, missing
@@ -100,7 +100,7 @@ def _concerns(load_run: LoadRun, entity: str, observation: Observation) -> bool:
 
 def _joined(looks: tuple[OfferedLoad, ...]) -> SampleTable:
     """Return the measured samples of all looks."""
-    from rackgate.loadgen.results.table import SampleTable
+    from rackgate.loadgen.results.sample_table import SampleTable
 
     tables = [look.samples.measured for look in looks if look.samples is not None]
     key = ("joined", *(id(table) for table in tables))  # they live as long as what is joined of them
@@ -111,24 +111,24 @@ def _of(table: SampleTable, entity: str, observation: Observation) -> SampleTabl
     """Return the samples that belong to an entity."""
     if entity == "rack":
         excluded = frozenset(observation.excluded)
-        return table.once(("without", excluded), lambda: table.where(~owners(table).are(excluded)))
+        return table.once(("without", excluded), lambda: table.where(~owners(table).isin(excluded)))
     members = frozenset(observation.members(entity))
-    return table.once(("of", members), lambda: table.where(owners(table).are(members)))
+    return table.once(("of", members), lambda: table.where(owners(table).isin(members)))
 
 
-def owners(table: SampleTable) -> Labels:
+def owners(table: SampleTable) -> DictionaryColumn:
     """Return who answered each sample: the engine called, behind a gateway the one that said so, else ''."""
     return table.once("owners", lambda: _owners(table))
 
 
-def _owners(table: SampleTable) -> Labels:
+def _owners(table: SampleTable) -> DictionaryColumn:
     engine, served = table.labels("engine"), table.labels("served_by")
-    through = engine.are((GATEWAY,))
+    through = engine.isin((GATEWAY,))
     if not through.any():
         return engine
-    joined = Labels.joined([engine, served])
+    joined = DictionaryColumn.concat([engine, served])
     called, by = joined.codes[: len(engine)], joined.codes[len(engine) :]
-    return Labels(np.where(through, by, called), joined.names)
+    return DictionaryColumn(np.where(through, by, called), joined.names)
 
 
 def last_label(observation: Observation, slo: Slo) -> str | None:
@@ -148,7 +148,7 @@ def steady_windows(
     called = table.labels("engine")
     windows = table.once("steady windows", lambda: _windows(table))
     for engine, mine in windows.items():
-        yield mine, called.are((engine,))
+        yield mine, called.isin((engine,))
 
 
 def _windows(table: SampleTable) -> dict[str, list[tuple[int, int]]]:
@@ -156,7 +156,7 @@ def _windows(table: SampleTable) -> dict[str, list[tuple[int, int]]]:
     numbers = np.unique(look).tolist() if look.size and look.min() != look.max() else look[:1].tolist()
     found: dict[str, list[tuple[int, int]]] = {}
     for engine in called.counts():
-        mine = called.are((engine,))
+        mine = called.isin((engine,))
         for number in numbers:
             moments = scheduled[mine & (look == number)] if len(numbers) > 1 else scheduled[mine]
             if len(moments):
@@ -171,7 +171,7 @@ def outcome_counts(table: SampleTable) -> Mapping[str, int]:
 
 def failed_mask(table: SampleTable) -> npt.NDArray[np.bool_]:
     """Return which samples count as errors."""
-    return table.labels("outcome").are(FAILED)
+    return table.labels("outcome").isin(FAILED)
 
 
 def good_mask(table: SampleTable, load: Load) -> npt.NDArray[np.bool_]:
@@ -184,7 +184,7 @@ def good_mask(table: SampleTable, load: Load) -> npt.NDArray[np.bool_]:
 
 
 def _good(table: SampleTable, bounds: tuple[tuple[str, float | None], ...]) -> npt.NDArray[np.bool_]:
-    good = table.labels("outcome").are((Outcome.OK,))
+    good = table.labels("outcome").isin((Outcome.OK,))
     for column, bound in bounds:
         if bound is not None:
             values = table.column(column)
@@ -239,10 +239,10 @@ def _from_cache(
 def _cached(looks: tuple[OfferedLoad, ...], table: SampleTable, mine: Collection[str]) -> str:
     counted = [look.prefix[engine] for look in looks for engine in mine if engine in look.prefix]
     load = looks[-1].load
-    share = least_from_cache(counted, load, len(table))
-    if share is None or share <= MOST_FROM_CACHE:
+    share = least_cached_share(counted, load, len(table))
+    if share is None or share <= MAX_CACHED_SHARE:
         return ""
     return (
         f"at least {share:.0%} of the prompt tokens came from a prefix cache, though load '{load.name}'"
-        f" shares none (accepted {MOST_FROM_CACHE:.0%}): reading the prompts was not measured"
+        f" shares none (accepted {MAX_CACHED_SHARE:.0%}): reading the prompts was not measured"
     )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.loadgen.results.labels import Labels
-from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.dictionary_column import DictionaryColumn
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.metrics.metric import Register
 from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import Chosen, chosen_samples, failed_mask, owners
@@ -60,7 +60,7 @@ def recovery_s(observation: Observation, slo: Slo, entity: str) -> Measurement:
     seen = _seen(observation, slo, entity, lag_limit_ms=_lag_limit_ms(observation, slo))
     if isinstance(seen, Measurement):
         return seen
-    if seen.owner.are(("",)).all():
+    if seen.owner.isin(("",)).all():
         text = "no answer says who served it: whether the engine came back cannot be seen"
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
     since = seen.ended > seen.begin
@@ -69,7 +69,7 @@ def recovery_s(observation: Observation, slo: Slo, entity: str) -> Measurement:
     if int((~seen.failed & (seen.scheduled > last)).sum()) < _CALM_REQUESTS:
         text = "requests failed until the load's end"
         return _value(slo, entity, float("inf"), int(failed.sum()), text)
-    back = ~seen.failed & seen.owner.are((seen.fault.entity,)) & (seen.scheduled >= seen.end)
+    back = ~seen.failed & seen.owner.isin((seen.fault.entity,)) & (seen.scheduled >= seen.end)
     if not back.any():
         text = f"{seen.fault.entity} never came back into rotation"
         return _value(slo, entity, float("inf"), int(since.sum()), text)
@@ -137,7 +137,7 @@ class _Seen:
     scheduled: npt.NDArray[np.int64]
     ended: npt.NDArray[np.float64]
     failed: npt.NDArray[np.bool_]
-    owner: Labels
+    owner: DictionaryColumn
 
     @property
     def inside(self) -> npt.NDArray[np.bool_]:
@@ -147,7 +147,7 @@ class _Seen:
     @property
     def survivors(self) -> SampleTable:
         """Requests inside that the broken engine did not answer."""
-        return self.table.where(self.inside & ~self.owner.are((self.fault.entity,)))
+        return self.table.where(self.inside & ~self.owner.isin((self.fault.entity,)))
 
 
 def _lag_limit_ms(observation: Observation, slo: Slo) -> float:

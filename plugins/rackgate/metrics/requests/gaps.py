@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.metrics.metric import Register
 from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples
@@ -28,7 +28,7 @@ def chunk_gap_ms(observation: Observation, slo: Slo, entity: str) -> Measurement
     chosen = chosen_samples(observation, slo, entity)
     if chosen.table is None:
         return chosen.why or missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no samples")
-    ok = chosen.table.where(chosen.table.labels("outcome").are((Outcome.OK,)))
+    ok = chosen.table.where(chosen.table.labels("outcome").isin((Outcome.OK,)))
     bursts = np.asarray(ok.column("burst"), dtype=bool)
     if len(bursts) and bursts.mean() > _BURST_SHARE:
         text = f"{int(bursts.sum())} of {len(bursts)} streams arrived in one burst: a hop buffers them"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.loadgen.results.account import chunk_counted
+from rackgate.loadgen.results.measurement_quality import token_count_caveat
 from rackgate.metrics.metric import Register
 from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples
@@ -46,7 +46,7 @@ def tpot_ms(observation: Observation, slo: Slo, entity: str) -> Measurement:
             text = f"{int(bursts.sum())} of {len(bursts)} streams arrived in one burst: a hop buffers them"
             return missing(slo.metric, entity, slo.unit, Reason.UNSUPPORTED, text)
     found = percentile_of(observation, slo, entity, "tpot_ms", chosen)
-    said = "" if chosen.table is None or found.value is None else chunk_counted(chosen.table)
+    said = "" if chosen.table is None or found.value is None else token_count_caveat(chosen.table)
     return replace(found, detail="; ".join(filter(None, (found.detail, said))))
 
 
@@ -80,7 +80,7 @@ def tpot_drift(observation: Observation, slo: Slo, entity: str) -> Measurement:
     chosen = chosen_samples(observation, slo, entity, one_axis=True)
     if chosen.table is None:
         return chosen.why or missing(slo.metric, entity, slo.unit, Reason.ABSENT, "no samples")
-    ok = chosen.table.where(chosen.table.labels("outcome").are((Outcome.OK,)))
+    ok = chosen.table.where(chosen.table.labels("outcome").isin((Outcome.OK,)))
     values = np.asarray(ok.column("tpot_ms"), dtype=float)
     moments = np.asarray(ok.column("scheduled_ns"), dtype=np.int64)
     there = ~np.isnan(values)
@@ -148,7 +148,7 @@ def _ok_values(
     table = chosen_samples(observation, slo, entity).table
     if table is None:
         return probe
-    ok = table.labels("outcome").are((Outcome.OK,))
+    ok = table.labels("outcome").isin((Outcome.OK,))
     values = np.asarray(table.column(column), dtype=float)[ok]
     return np.asarray(values[~np.isnan(values)])
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import Chosen, chosen_samples, failed_mask
 from rackgate.nouns.measurement import Measurement, Reason, missing
@@ -66,7 +66,7 @@ def _latencies_of(table: SampleTable, column: str) -> tuple[npt.NDArray[np.float
 
 
 def _latencies(table: SampleTable, column: str) -> tuple[npt.NDArray[np.float64], int, int]:
-    ok = table.labels("outcome").are((Outcome.OK,))
+    ok = table.labels("outcome").isin((Outcome.OK,))
     measured = table.column(column)[ok]
     measured = measured[~np.isnan(measured)]
     measured.sort()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rackgate.loadgen.results.account import chunk_counted
+from rackgate.loadgen.results.measurement_quality import token_count_caveat
 from rackgate.metrics.metric import Register
 from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import (
@@ -134,17 +134,17 @@ def balance_ratio(observation: Observation, slo: Slo, entity: str) -> Measuremen
     chosen = chosen_samples(observation, slo, entity, label=label, one_axis=entity != "rack")
     if chosen.table is None:
         return _none(chosen, slo, entity)
-    table = chosen.table.where(chosen.table.labels("outcome").are((Outcome.OK,)))
+    table = chosen.table.where(chosen.table.labels("outcome").isin((Outcome.OK,)))
     served = owners(table)
-    if entity == "rack" and served.are(("",)).all():
+    if entity == "rack" and served.isin(("",)).all():
         text = "no answer says who served it: the gateway sends no served-by header"
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, text)
     groups = _groups(observation, entity)
     # Without a common window a slow card would still reach its share of a fixed number of requests.
     done = np.asarray(table.column("done_ns"), dtype=float)
-    ends = [done[served.are(members)].max(initial=0.0) for members in groups.values()]
+    ends = [done[served.isin(members)].max(initial=0.0) for members in groups.values()]
     inside = done <= min(ends, default=0.0) if entity != "rack" else np.ones(len(done), dtype=bool)
-    shares = [float(served[inside].are(members).sum()) / len(members) for members in groups.values()]
+    shares = [float(served[inside].isin(members).sum()) / len(members) for members in groups.values()]
     spread = balance(shares)
     if spread is None:
         return missing(slo.metric, entity, slo.unit, Reason.ABSENT, "nothing was served")
@@ -208,7 +208,7 @@ def _throughput(
     if chosen.table is None:
         return _none(chosen, slo, entity)
     table = chosen.table
-    ok = table.labels("outcome").are((Outcome.OK,))
+    ok = table.labels("outcome").isin((Outcome.OK,))
     amounts = (
         np.nan_to_num(np.asarray(table.column("output_tokens"), dtype=float))
         if tokens
@@ -228,7 +228,7 @@ def _throughput(
         return missing(slo.metric, entity, slo.unit, Reason.TOO_FEW, "the steady window is empty")
     detail = f"{int(ok.sum())} ok requests, steady window {longest_s:.1f} s"
     if tokens:
-        detail = "; ".join(filter(None, (detail, chunk_counted(table))))
+        detail = "; ".join(filter(None, (detail, token_count_caveat(table))))
     return _value(slo, entity, rate, len(table), detail)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate.loadgen import OfferedLoad
+from rackgate.loadgen.results.offered_load import OfferedLoad
 from rackgate.metrics.metric import Register
 from rackgate.metrics.observation import Observation
 from rackgate.metrics.requests.chosen import chosen_samples
@@ -79,7 +79,7 @@ def _histogram(looks: tuple[OfferedLoad, ...], entity: str) -> TtftHistogram | N
 def _ours(looks: tuple[OfferedLoad, ...], entity: str) -> npt.NDArray[np.float64]:
     tables = [look.samples for look in looks if look.samples is not None]
     values = [
-        np.asarray(table.column("ttft_sent_ms"), dtype=float)[table.labels("engine").are((entity,))]
+        np.asarray(table.column("ttft_sent_ms"), dtype=float)[table.labels("engine").isin((entity,))]
         for table in tables
     ]
     together = np.concatenate(values) if values else np.zeros(0)

@@ -1,4 +1,4 @@
-"""What is told of a look beside its counters: how coarsely it was read, and what its numbers rest on."""
+"""Quality of a look's measurement: shared reads, opened connections, and sources of token counts."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.nouns.sample import Outcome
 from rackgate.statistics.percentiles import nearest_rank
 
 CHUNKS = "chunks"
-"""The token source of an answer whose tokens the server did not count."""
+"""The token source of an answer without the server's token count."""
 
 
-def account_of(table: SampleTable | None) -> dict[str, Any]:
-    """Return the measured requests' reads, connections and sources of token counts.
+def measurement_quality(table: SampleTable | None) -> dict[str, Any]:
+    """Return the record entries of the measured requests' reads, connections and token sources.
 
-    `shared_chunks` of all `chunks` came in one read with another one, whose arrival they share. `opened`
-    requests waited for a connection of their own, `connect_p99_ms` of them is in ms.
+    `shared_chunks` of all `chunks` arrived in one read with another chunk. `opened` requests waited
+    `connect_p99_ms` for a new connection.
     """
     if table is None:
         return {}
@@ -36,19 +36,19 @@ def account_of(table: SampleTable | None) -> dict[str, Any]:
 
 
 def shared_read_share(table: SampleTable) -> float | None:
-    """Return the share of token-bearing chunks that came in one read with another one; None of none."""
+    """Return the share of chunks that arrived in one read with another chunk, None without chunks."""
     chunks = float(table.column("chunks").sum())
     return float(table.column("shared_chunks").sum()) / chunks if chunks else None
 
 
-def chunk_counted(table: SampleTable) -> str:
-    """Say how many ok answers' tokens are a count of chunks, as the server gave none; empty if none."""
-    return table.once("chunk counted", lambda: _chunk_counted(table))
+def token_count_caveat(table: SampleTable) -> str:
+    """Return a note on the ok answers whose tokens were counted as chunks, empty if there are none."""
+    return table.once("token count caveat", lambda: _token_count_caveat(table))
 
 
-def _chunk_counted(table: SampleTable) -> str:
+def _token_count_caveat(table: SampleTable) -> str:
     if CHUNKS not in table.labels("token_source").names:
         return ""
-    ok = table.where(table.labels("outcome").are((Outcome.OK,)))
+    ok = table.where(table.labels("outcome").isin((Outcome.OK,)))
     counted = ok.labels("token_source").counts().get(CHUNKS, 0)
     return f"tokens of {counted} of {len(ok)} answers are a count of chunks" if counted else ""

@@ -12,11 +12,11 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
-from rackgate.loadgen.machine_clock import MachineClock, clock_path, compare_clocks, keep_clock
-from rackgate.loadgen.remote.load_machine import MOST_AT_ONCE, Heard
-from rackgate.loadgen.requests.plan import Plan
-from rackgate.loadgen.worker.live_state import Now, now_path, write_now
-from rackgate.loadgen.worker.start_barrier import AHEAD_NS
+from rackgate.loadgen.machine_clock import MachineClock, clock_path, measure_clock_offset, write_clock
+from rackgate.loadgen.remote.load_machine import MOST_AT_ONCE, WorkerUpdate
+from rackgate.loadgen.requests.plan import LoadPlan
+from rackgate.loadgen.worker.live_state import LiveState, live_state_path, write_live_state
+from rackgate.loadgen.worker.start_barrier import START_DELAY_NS
 
 _TIMES = 32
 """Round trips of one reading of a clock."""
@@ -28,7 +28,7 @@ _LEAD_NS = 300_000_000
 """From the moment at which all workers are known to be ready: each machine has to be told."""
 
 
-class Start:
+class StartAgreement:
     """The moment at which the workers of all machines begin; one object for all that ask."""
 
     def __init__(self, workers: int) -> None:
@@ -46,7 +46,7 @@ class Start:
             return self._moment_ns
 
 
-class Carrying:
+class MachineLoad:
     """One machine's part of a load: `workers` gives each worker's plan and where its result is written.
 
     `ask(question, ...)` asks the machine's `LoadMachine` and raises `ConnectionError` when it is lost.
@@ -56,9 +56,9 @@ class Carrying:
         self,
         machine: str,
         ask: Callable[..., Any],
-        start: Start,
+        start: StartAgreement,
         cancelled: threading.Event,
-        workers: Mapping[int, tuple[Plan, int]],
+        workers: Mapping[int, tuple[LoadPlan, int]],
     ) -> None:
         self._machine = machine
         self._ask = ask
@@ -87,7 +87,7 @@ class Carrying:
                 self._ask("cancel")
                 told = True
             begun = begun or self._begin()
-            heard: list[Heard] = self._ask("hear")
+            heard: list[WorkerUpdate] = self._ask("hear")
             for one in heard:
                 self._take(one)
             ended = [one for one in heard if one.ended]
@@ -105,7 +105,7 @@ class Carrying:
         if moment_ns is None:
             return False
         there_ns = moment_ns + self._clock.readings[-1].offset_ns
-        self._ask("begin", there_ns - AHEAD_NS, self._start.workers - len(self._plans))
+        self._ask("begin", there_ns - START_DELAY_NS, self._start.workers - len(self._plans))
         return True
 
     def _rest(self, seconds: float, *, told: bool) -> None:
@@ -126,21 +126,21 @@ class Carrying:
         }
 
     def _read_clock(self) -> None:
-        reading = compare_clocks(lambda: int(self._ask("clock")), _TIMES)
+        reading = measure_clock_offset(lambda: int(self._ask("clock")), _TIMES)
         self._clock = replace(self._clock, readings=(*self._clock.readings, reading))
         for plan in self._plans.values():
-            keep_clock(clock_path(Path(plan.spool)), self._clock)
+            write_clock(clock_path(Path(plan.spool)), self._clock)
 
-    def _take(self, heard: Heard) -> None:
+    def _take(self, heard: WorkerUpdate) -> None:
         spool = Path(self._plans[heard.worker].spool)
         if heard.lines:
             with spool.open("ab") as file:
                 file.write(heard.lines)
         if heard.now is not None:
-            now = Now(**heard.now)
+            now = LiveState(**heard.now)
             start_ns = self._clock.here_ns(now.start_ns) if now.start_ns else 0
-            descriptor = os.open(now_path(spool), os.O_WRONLY | os.O_CREAT, 0o644)
-            write_now(descriptor, replace(now, t_ns=self._clock.here_ns(now.t_ns), start_ns=start_ns))
+            descriptor = os.open(live_state_path(spool), os.O_WRONLY | os.O_CREAT, 0o644)
+            write_live_state(descriptor, replace(now, t_ns=self._clock.here_ns(now.t_ns), start_ns=start_ns))
             os.close(descriptor)
 
     def _result(self, number: int, result: Mapping[str, Any]) -> None:

@@ -19,9 +19,9 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from rackgate.loadgen.child import start_child
-from rackgate.loadgen.remote.load_machine import About
-from rackgate.loadgen.requests.plan import Plan
+from rackgate.loadgen.child_process import start_child
+from rackgate.loadgen.remote.load_machine import MachineInfo
+from rackgate.loadgen.requests.plan import LoadPlan
 from rackgate.nouns.decode import decode
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.target import LoadMachines
@@ -66,7 +66,7 @@ class Relay:
         self._control, there = socket.socketpair()
         with there:
             self._process = start_child(
-                "rackgate.loadgen.remote.ray_relay", control=there.fileno(), stderr=self._errors
+                "rackgate.loadgen.remote.relay_process", control=there.fileno(), stderr=self._errors
             )
         self._words: str | None = None
         try:
@@ -91,14 +91,14 @@ class Relay:
         """The cores of each machine."""
         return tuple(about.cores for about in self._machines.values())
 
-    def start(self, plans: Sequence[Plan]) -> list[RelayLink]:
+    def start(self, plans: Sequence[LoadPlan]) -> list[RelayWorkerLink]:
         """Let each plan be offered: worker by worker from machine to machine."""
         links = []
         for _ in plans:
             ours, theirs = os.pipe()
             socket.send_fds(self._control, [b" "], [theirs])
             os.close(theirs)
-            links.append(RelayLink(self, ours))
+            links.append(RelayWorkerLink(self, ours))
         self._send(json.dumps([plan.to_json() for plan in plans]).encode() + b"\n")
         return links
 
@@ -123,7 +123,7 @@ class Relay:
         with suppress(OSError):  # one that is gone is found out by the silence of its workers
             self._control.sendall(message)
 
-    def _greeted(self, machines: LoadMachines) -> dict[str, About]:
+    def _greeted(self, machines: LoadMachines) -> dict[str, MachineInfo]:
         self._send(json.dumps(asdict(machines)).encode() + b"\n")
         self._control.settimeout(_GREETING_S)
         said = b""
@@ -139,11 +139,11 @@ class Relay:
         told: dict[str, Any] = json.loads(said)
         if "refused" in told:
             raise NoLoadMachines(told["refused"])
-        return {name: decode(About, about) for name, about in told.items()}
+        return {name: decode(MachineInfo, about) for name, about in told.items()}
 
     def _refuse_own_addresses(self, endpoints: Sequence[Endpoint]) -> None:
         """Raise `NoLoadMachines` for an address that is another one on each machine."""
-        here = About.here().boot
+        here = MachineInfo.here().boot
         away = [name for name, about in self._machines.items() if about.boot != here]
         for endpoint in endpoints:
             if away and _is_loopback(urlsplit(endpoint.url).hostname or ""):
@@ -159,7 +159,7 @@ class Relay:
         return f"{how}: {lines[-1]}" if lines else how
 
 
-class RelayLink:
+class RelayWorkerLink:
     """The way to one worker on a load machine."""
 
     def __init__(self, relay: Relay, output: int) -> None:

@@ -1,4 +1,4 @@
-"""What a request that has ended amounts to: its one outcome and its sample."""
+"""The outcome and the sample of a finished request."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ BURST_GAP_NS = 200_000
 BURST_CHUNKS = 4
 BURST_SIZE = 8
 
-MOST_SECONDS = 1 << 24
-"""What a wait is kept as at most: half a year."""
+MAX_RETRY_AFTER_S = 1 << 24
+"""The longest Retry-After that is kept: half a year."""
 
 _DETAIL_CHARACTERS = 240
 
 
 def burst(token_ns: Sequence[int]) -> bool:
-    """Return whether the chunks came faster than an engine makes them: a hop buffered the stream.
+    """Return whether the chunks arrived faster than an engine makes them, because a hop buffered the stream.
 
-    True if they arrived all at once (at least 4), or in clumps of more than 8 on average; smaller clumps
+    True if at least 4 chunks arrived all at once, or in clumps of more than 8 on average. Smaller clumps
     may be one step of speculative decoding.
     """
     if len(token_ns) < BURST_CHUNKS:
@@ -42,17 +42,17 @@ def burst(token_ns: Sequence[int]) -> bool:
     return clumps == 1 or len(token_ns) / clumps > BURST_SIZE
 
 
-def row_of(attempt: Attempt, belongs: tuple[str, str, int], *, warmup: bool) -> tuple[Any, ...]:
-    """Return the sample of a request that has ended, as its values in the order of `Sample`'s fields.
+def sample_row(attempt: Attempt, load_label_look: tuple[str, str, int], *, warmup: bool) -> tuple[Any, ...]:
+    """Return the sample of a finished request as a tuple of its values in the order of `Sample`'s fields.
 
-    No `Sample` is made of them here: that would cost as much as all the rest. `belongs` is load, label
-    and look. An ok answer in which the pattern that is expected is not found is wrong.
+    Constructing a `Sample` would double the cost of this function. An ok answer that does not match the
+    expected pattern is wrong.
     """
-    finish, terms = attempt.finish, attempt.terms
+    finish, settings = attempt.finish, attempt.settings
     if finish is None:
         raise RuntimeError(f"{attempt.request_id} was not run")
-    endpoint, expected = terms.endpoint, terms.expected
-    reader = attempt.reader or terms.protocol.reader()
+    endpoint, expected = settings.endpoint, settings.expected
+    reader = attempt.reader or settings.protocol.reader()
     ended = _ended(attempt, finish, reader)
     if expected is not None and ended.outcome is Outcome.OK:
         ended = _checked(ended, "".join(reader.reading.text), expected)
@@ -61,7 +61,7 @@ def row_of(attempt: Attempt, belongs: tuple[str, str, int], *, warmup: bool) -> 
     warnings = ended.warnings
     if burst(token_ns):
         warnings = (*warnings, "burst")
-    load, label, look = belongs
+    load, label, look = load_label_look
     head = attempt.head
     return (
         attempt.request_id,
@@ -85,7 +85,7 @@ def row_of(attempt: Attempt, belongs: tuple[str, str, int], *, warmup: bool) -> 
         reading.token_source,
         None if head is None else head.status,
         _clean(reading.finish_reason),
-        _shown(ended, reading, endpoint) if ended.detail or ended.outcome is not Outcome.OK else "",
+        _detail(ended, reading, endpoint) if ended.detail or ended.outcome is not Outcome.OK else "",
         _digest(reading) if token_ns else "",
         warnings,
         attempt.connected_ns,
@@ -94,7 +94,7 @@ def row_of(attempt: Attempt, belongs: tuple[str, str, int], *, warmup: bool) -> 
 
 
 def _checked(ended: AnswerEnd, text: str, expected: re.Pattern[str]) -> AnswerEnd:
-    """Return the end of an answer that is ok but for what it says."""
+    """Return the end of an ok answer: wrong if its text does not match."""
     if expected.search(text) is not None:
         return ended
     detail = f"the answer does not match {expected.pattern!r}"
@@ -113,7 +113,7 @@ def _ended(attempt: Attempt, finish: Finish, reader: AnswerReader) -> AnswerEnd:
 
 
 def _refusal(head: Head, body: bytes, finish: Finish) -> AnswerEnd:
-    """An answer other than 200; its body says why, its token count is none."""
+    """Return the end of a response other than 200, with the reason from its body."""
     outcome = Outcome.REFUSED if head.status in REFUSALS else Outcome.HTTP_ERROR
     detail = f"HTTP {head.status}: {_message(body)}".removesuffix(": ")
     location = head.headers.get(b"location", b"").decode("latin-1")
@@ -126,7 +126,7 @@ def _refusal(head: Head, body: bytes, finish: Finish) -> AnswerEnd:
 
 
 def _served_by(endpoint: Endpoint, head: Head | None, fingerprint: str | None) -> str | None:
-    """Return who answered: as the header says, else a fingerprint that is known, else as is known anyway."""
+    """Return the entity that answered: by header, else by a known fingerprint, else the called engine."""
     if head is None:
         return None
     wanted = endpoint.served_by_header
@@ -140,22 +140,22 @@ def _served_by(endpoint: Endpoint, head: Head | None, fingerprint: str | None) -
 
 
 def _retry_after(head: Head | None) -> int | None:
-    """Return the whole seconds that an answer asks to wait, by its own clock."""
+    """Return the Retry-After of a response in whole seconds, by the server's clock."""
     value = None if head is None else head.headers.get(b"retry-after")
     if head is None or value is None:
         return None
     now = server_time(head.headers.get(b"date", b"").decode("latin-1"))
     seconds = retry_after_s(value.decode("latin-1"), now)
-    return None if seconds is None else math.ceil(min(seconds, MOST_SECONDS))
+    return None if seconds is None else math.ceil(min(seconds, MAX_RETRY_AFTER_S))
 
 
 def _digest(reading: AnswerSoFar) -> str:
-    said = f"{''.join(reading.reasoning)}\0{''.join(reading.text)}"
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+    text = f"{''.join(reading.reasoning)}\0{''.join(reading.text)}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _shown(ended: AnswerEnd, reading: AnswerSoFar, endpoint: Endpoint) -> str:
-    """Return the detail with what had come until then, and without any secret of ours."""
+def _detail(ended: AnswerEnd, reading: AnswerSoFar, endpoint: Endpoint) -> str:
+    """Return the detail with the partial answer and without secrets."""
     detail = ended.detail
     if ended.outcome is not Outcome.OK and reading.token_ns:
         partial = "".join(reading.text or reading.reasoning)[:80]
@@ -170,7 +170,7 @@ def _shown(ended: AnswerEnd, reading: AnswerSoFar, endpoint: Endpoint) -> str:
 
 
 def _clean(text: str | None) -> str | None:
-    """Return a text that files can hold: JSON may smuggle half a surrogate pair in."""
+    """Return valid Unicode: JSON may contain half a surrogate pair."""
     return None if text is None else text.encode("utf-8", "replace").decode()
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from rackgate.loadgen.machine_clock import MachineClock, clock_path, moved, read_clock
-from rackgate.loadgen.requests.plan import Plan
-from rackgate.loadgen.worker.live_state import Now, now_path, read_now
+from rackgate.loadgen.child_process import start_child
+from rackgate.loadgen.machine_clock import MachineClock, clock_path, on_local_clock, read_clock
+from rackgate.loadgen.requests.plan import LoadPlan
+from rackgate.loadgen.worker.live_state import LiveState, live_state_path, read_live_state
 from rackgate.loadgen.worker.spool import read_spool
-from rackgate.loadgen.workers.link import ChildLink, Link
 from rackgate.nouns.sample import Sample
 
 _MOMENTS = ("start_ns", "end_ns", "steady_start_ns", "steady_end_ns")
@@ -23,19 +26,99 @@ _RECENT_BYTES = 1 << 22
 """What is read at most of a spool that has grown since it was looked at: memory must not grow with it."""
 
 
+class WorkerLink(Protocol):
+    """The way to one worker."""
+
+    @property
+    def process_id(self) -> int:
+        """The process of this machine that is the worker, or that reaches it."""
+
+    @property
+    def running(self) -> bool:
+        """True while that process is there."""
+
+    @property
+    def output(self) -> int:
+        """What the worker's result will come through."""
+
+    def tell(self, message: bytes) -> None:
+        """Say something to the worker; one that is gone is found out by its silence."""
+
+    def end(self, grace_s: float) -> str:
+        """Let the worker end, kill it after `grace_s`, let go of everything; return how it ended."""
+
+
+class ChildWorkerLink:
+    """A worker that is a child of this process."""
+
+    def __init__(self) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the worker lives
+        self._process = start_child("rackgate.loadgen.worker.main", stderr=self._errors)
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("the worker has no pipes")
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        self._words: str | None = None
+
+    @property
+    def process_id(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """True while it is there."""
+        return self._process.poll() is None
+
+    @property
+    def output(self) -> int:
+        """Its standard output."""
+        return self._stdout.fileno()
+
+    def tell(self, message: bytes) -> None:
+        """Write to its standard input."""
+        if not self._stdin.closed:
+            with suppress(OSError):
+                self._stdin.write(message)
+                self._stdin.flush()
+
+    def end(self, grace_s: float) -> str:
+        """Close its standard input, which ends it; safe to call twice."""
+        if self._words is None:
+            with suppress(OSError):
+                self._stdin.close()
+            try:
+                self._process.wait(grace_s)
+            except subprocess.TimeoutExpired:
+                self._process.send_signal(signal.SIGKILL)
+                self._process.wait()
+            self._words = self._last_words()
+            self._stdout.close()
+            self._errors.close()
+        return self._words
+
+    def _last_words(self) -> str:
+        self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, self._errors.tell() - 2000))
+        tail = self._errors.read().decode("utf-8", "replace").strip()
+        code = self._process.returncode
+        how = f"signal {-code}" if code < 0 else f"exit status {code}"
+        last = tail.splitlines()[-1] if tail else ""
+        return f"the load worker died ({how}) {last}".strip()
+
+
 class WorkerProcess:
     """A worker on its way. What it measured lies in its spool; its result is one line of JSON.
 
     Without a `link` it is a process of this machine.
     """
 
-    def __init__(self, plan: Plan, link: Link | None = None) -> None:
+    def __init__(self, plan: LoadPlan, link: WorkerLink | None = None) -> None:
         self.plan = plan
         self.spool = Path(plan.spool)
         self._said = b""
         self._ended = False
         self._counted = self._counted_bytes = self._read_bytes = 0
-        self._link: Link = link or ChildLink()
+        self._link: WorkerLink = link or ChildWorkerLink()
         if link is None:
             self._link.tell((plan.to_json() + "\n").encode())
         self._words = ""
@@ -65,9 +148,9 @@ class WorkerProcess:
         return told if clock is None else {**told, **{name: clock.here_ns(told[name]) for name in _MOMENTS}}
 
     @property
-    def now(self) -> Now | None:
+    def now(self) -> LiveState | None:
         """Where it stands; None before it has said so."""
-        return read_now(now_path(self.spool))
+        return read_live_state(live_state_path(self.spool))
 
     @property
     def clock(self) -> MachineClock | None:
@@ -78,7 +161,7 @@ class WorkerProcess:
         """Yield each sample that it kept, moments on this machine's clock."""
         clock = self.clock
         for sample in read_spool(self.spool):
-            yield sample if clock is None else moved(sample, clock)
+            yield sample if clock is None else on_local_clock(sample, clock)
 
     def count(self) -> int:
         """Return how many requests have ended so far, warm-up and dropped ones included."""
@@ -149,4 +232,4 @@ def clear(spool: Path) -> None:
 
 
 def _beside(spool: Path) -> tuple[Path, ...]:
-    return now_path(spool), clock_path(spool)
+    return live_state_path(spool), clock_path(spool)

@@ -1,4 +1,4 @@
-"""Makes the samples of requests that have ended, when there is time for it, and counts their outcomes."""
+"""Makes the samples of finished requests between reads, and counts their outcomes."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
 
-from rackgate.loadgen.requests.plan import Plan
+from rackgate.loadgen.requests.plan import LoadPlan
 from rackgate.loadgen.worker.attempt import Attempt
-from rackgate.loadgen.worker.sampling import row_of
-from rackgate.loadgen.worker.spool import Row, place_of, row_lines, row_of_sample
+from rackgate.loadgen.worker.sample_row import sample_row
+from rackgate.loadgen.worker.spool import Row, field_index, row_lines, row_of_sample
 from rackgate.nouns.sample import Sample
 
-AFTER_S = 0.002
+_DELAY_S = 0.002
 SLICE_NS = 50_000
-"""For so long samples are made per turn of the loop: arrivals wait no longer than for this and one sample."""
+"""Time for samples per turn of the loop: an arrival waits for this and one sample at most."""
 
-SHARE_AT_ONCE = 1 / 64
-"""Of a queue that grows more is made per turn, so that it ends somewhere."""
+QUEUE_SHARE = 1 / 64
+"""The least share of the queue per turn, so that the queue stays bounded."""
 
-ROWS_AT_ONCE = 16
+ROWS_PER_WRITE = 16
 
-_OUTCOME, _DONE_NS = place_of("outcome"), place_of("done_ns")
+_OUTCOME, _DONE_NS = field_index("outcome"), field_index("done_ns")
 
 
-class Conclusions:
-    """What has ended and is not yet a sample. `write` takes whole lines, one or more at a time."""
+class SampleWriter:
+    """Queue of finished requests whose samples are not made yet. `write` receives one or more whole lines."""
 
-    def __init__(self, plan: Plan, write: Callable[[bytes], object]) -> None:
-        self._belongs = plan.load.name, plan.label, plan.look
+    def __init__(self, plan: LoadPlan, write: Callable[[bytes], object]) -> None:
+        self._load_label_look = plan.load.name, plan.label, plan.look
         self._write = write
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[Attempt, bool]] = deque()
@@ -39,41 +39,41 @@ class Conclusions:
         self.end_ns = 0
 
     def add(self, attempt: Attempt, *, warmup: bool) -> None:
-        """Take a request that has ended."""
+        """Queue a finished request."""
         self._queue.append((attempt, warmup))
         if not self._scheduled:
             self._schedule()
 
-    def keep(self, sample: Sample) -> None:
-        """Take a sample that is made already."""
+    def add_sample(self, sample: Sample) -> None:
+        """Queue a sample that is made already."""
         self._rows.append(row_of_sample(sample))
         if not self._scheduled:
             self._schedule()
 
     def finish(self) -> None:
-        """Make all that are left."""
+        """Make and write all samples that are left."""
         while self._queue:
-            self._conclude()
+            self._make_sample()
         self._flush()
 
-    def _next(self) -> None:
-        """Make a few samples per turn of the loop: reads of other streams come first."""
-        if len(self._rows) >= ROWS_AT_ONCE:
+    def _make_some(self) -> None:
+        """Make a few samples, then let the loop read other streams first."""
+        if len(self._rows) >= ROWS_PER_WRITE:
             self._flush()
-        least = round(len(self._queue) * SHARE_AT_ONCE)
+        least = round(len(self._queue) * QUEUE_SHARE)
         until_ns = perf_counter_ns() + SLICE_NS
         while self._queue and (perf_counter_ns() < until_ns or least > 0):
             least -= 1
-            self._conclude()
+            self._make_sample()
         if self._queue:
-            self._loop.call_soon(self._next)
+            self._loop.call_soon(self._make_some)
         else:
             self._scheduled = False
             self._flush()
 
-    def _conclude(self) -> None:
+    def _make_sample(self) -> None:
         attempt, warmup = self._queue.popleft()
-        row = row_of(attempt, self._belongs, warmup=warmup)
+        row = sample_row(attempt, self._load_label_look, warmup=warmup)
         if not warmup:
             outcome = row[_OUTCOME]
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
@@ -84,7 +84,7 @@ class Conclusions:
 
     def _schedule(self) -> None:
         self._scheduled = True
-        self._loop.call_later(AFTER_S, self._next)
+        self._loop.call_later(_DELAY_S, self._make_some)
 
     def _flush(self) -> None:
         if self._rows:

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from rackgate.loadgen.remote.carrying import Carrying, Start
-from rackgate.loadgen.remote.load_machine import About, LoadMachine
-from rackgate.loadgen.remote.machines import NoLoadMachines
-from rackgate.loadgen.requests.plan import Plan
+from rackgate.loadgen.remote.load_machine import LoadMachine, MachineInfo
+from rackgate.loadgen.remote.machine_load import MachineLoad, StartAgreement
+from rackgate.loadgen.remote.relay import NoLoadMachines
+from rackgate.loadgen.requests.plan import LoadPlan
 from rackgate.nouns.decode import decode
 from rackgate.nouns.target import LoadMachines
 
@@ -44,7 +44,7 @@ def main() -> int:
     line, outputs = _line_of(control)
     if not line:
         return 1
-    plans = [Plan.from_json(text) for text in json.loads(line)]
+    plans = [LoadPlan.from_json(text) for text in json.loads(line)]
     return _carry(control, machines, plans, outputs)
 
 
@@ -62,10 +62,10 @@ class _Machine:
         self._about = self._actor.about.remote()
 
     @property
-    def about(self) -> About:
+    def about(self) -> MachineInfo:
         """What it is. Raises `NoLoadMachines`."""
         try:
-            about: About = self._ray.get(self._about, timeout=_FIRST_ANSWER_S)
+            about: MachineInfo = self._ray.get(self._about, timeout=_FIRST_ANSWER_S)
         except self._ray.exceptions.RayError as error:
             text = f"load machine {self.name} cannot be used (is pytest-rackgate installed there?)"
             raise NoLoadMachines(f"{text}: {_in_a_line(error)}") from error
@@ -101,7 +101,7 @@ def _machines(asked: LoadMachines) -> list[_Machine]:
         for node_id, name in sorted(named.items(), key=lambda item: item[1])
         if not asked.nodes or name in asked.nodes
     ]
-    ours = About.here().version
+    ours = MachineInfo.here().version
     for machine in machines:
         if machine.about.version != ours:
             text = f"pytest-rackgate {machine.about.version} on load machine {machine.name}, {ours} here"
@@ -109,12 +109,16 @@ def _machines(asked: LoadMachines) -> list[_Machine]:
     return machines
 
 
-def _carry(control: socket.socket, machines: list[_Machine], plans: list[Plan], outputs: list[int]) -> int:
+def _carry(
+    control: socket.socket, machines: list[_Machine], plans: list[LoadPlan], outputs: list[int]
+) -> int:
     """Carry the load from every machine until all have been heard to their end, or nobody listens."""
     cancelled = threading.Event()
-    start = Start(len(plans))
+    start = StartAgreement(len(plans))
     carrying = [
-        Carrying(machine.name, machine.ask, start, cancelled, _share(number, len(machines), plans, outputs))
+        MachineLoad(
+            machine.name, machine.ask, start, cancelled, _share(number, len(machines), plans, outputs)
+        )
         for number, machine in enumerate(machines)
     ]
     threads = [threading.Thread(target=one.run, daemon=True) for one in carrying]
@@ -131,8 +135,8 @@ def _carry(control: socket.socket, machines: list[_Machine], plans: list[Plan], 
 
 
 def _share(
-    number: int, machines: int, plans: list[Plan], outputs: list[int]
-) -> Mapping[int, tuple[Plan, int]]:
+    number: int, machines: int, plans: list[LoadPlan], outputs: list[int]
+) -> Mapping[int, tuple[LoadPlan, int]]:
     """Return what one machine offers: every so many-th worker, with where its result goes."""
     return {
         plans[worker].worker: (plans[worker], outputs[worker])

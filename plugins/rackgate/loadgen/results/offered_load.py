@@ -1,4 +1,4 @@
-"""A load that was offered: its counters, moments and samples."""
+"""The result of a load: its counters, moments and samples."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rackgate.loadgen.engine_counters.prefix_cache import PrefixCounters
+from rackgate.loadgen.engine_counters import PrefixCounters
 from rackgate.loadgen.machine_clock import MachineClock
-from rackgate.loadgen.results.table import SampleTable
+from rackgate.loadgen.results.sample_table import SampleTable
 from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import Reason
 from rackgate.telemetry.engine_metrics import TtftHistogram
@@ -16,9 +16,9 @@ from rackgate.telemetry.engine_metrics import TtftHistogram
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What became of the measured requests; warm-up is in none of them.
+    """Counts of the measured requests, without warm-up.
 
-    `outcomes` holds the requests that were started, by outcome; `dropped` those that never were.
+    `outcomes` counts the started requests by outcome; `dropped` requests were never started.
     """
 
     scheduled: int = 0
@@ -34,9 +34,9 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerCost:
-    """What one worker process spent, and how late its requests and its event loop were (P99).
+    """CPU time of one worker process, and the P99 lag of its requests and of its event loop.
 
-    `died` if it gave no result; `machine` is the load machine's name, empty for this one.
+    `died` if it returned no result; `machine` is the load machine's name, empty for this machine.
     """
 
     worker: int
@@ -50,14 +50,13 @@ class WorkerCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedLoad:
-    """A load that was offered, or the reason why it is not known what became of it.
+    """The result of a load, or the `reason` why it is incomplete.
 
-    `start_ns` is the end of warm-up, `end_ns` the last `done`; the steady window ends with the last
-    scheduled start. `cpu_s` is what the workers spent between them, `loop_lag_p99_ms` how late the event
-    loop of the latest one was; `workers` has both for each. With a reason, `samples` holds what had been
-    finished until then. `prefix` holds what each engine that tells counted in its prefix cache meanwhile,
-    `server_ttft` its own times to first token; warm-up and other users' requests are included in both.
-    `clocks` are those of the load machines, whose moments stand here as moments of this one.
+    `start_ns` is the end of warm-up, `end_ns` the last `done_ns`; the steady window ends with the last
+    scheduled start. `cpu_s` is the sum and `loop_lag_p99_ms` the maximum of all `workers`. With a reason,
+    `samples` holds the requests that had finished. `prefix` holds each engine's prefix-cache counters and
+    `server_ttft` its TTFT histogram during the load; both include warm-up and other users' requests.
+    `clocks` are those of the load machines; all moments are on this machine's clock.
     """
 
     load: Load

@@ -1,4 +1,4 @@
-"""A column of texts that repeat: a small number per row, and what the numbers stand for."""
+"""Dictionary-encoded columns of repeating strings."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
-    """`codes` index `names`, which are distinct; a missing text is the empty one."""
+class DictionaryColumn:
+    """A dictionary-encoded column: `codes` index the distinct `names`; a missing string is empty."""
 
     codes: NDArray[np.int16]
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> Labels:
-        """Return the labels of some texts, in their order."""
+    def of(cls, texts: Iterable[str]) -> DictionaryColumn:
+        """Return the column of some strings, in their order."""
         known: dict[str, int] = {}
         codes = [known.setdefault(text, len(known)) for text in texts]
         return cls(np.array(codes, dtype=np.int32).astype(_smallest(len(known))), tuple(known))
@@ -29,18 +29,18 @@ class Labels:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def __getitem__(self, rows: NDArray[Any] | slice) -> Labels:
-        """Return the labels of some rows, chosen by a mask or by numbers."""
-        return Labels(self.codes[rows], self.names)
+    def __getitem__(self, rows: NDArray[Any] | slice) -> DictionaryColumn:
+        """Return the rows of a mask, of a slice or of row numbers."""
+        return DictionaryColumn(self.codes[rows], self.names)
 
     @property
     def texts(self) -> NDArray[np.str_]:
-        """All texts, one per row: costly for many rows."""
+        """All strings, one per row: expensive for many rows."""
         names = np.array(self.names or ("",), dtype=np.str_)
         return np.asarray(names[self.codes])
 
-    def are(self, wanted: Collection[str]) -> NDArray[np.bool_]:
-        """Return which rows have one of these texts."""
+    def isin(self, wanted: Collection[str]) -> NDArray[np.bool_]:
+        """Return the mask of rows that have one of these strings."""
         lookup = np.array([name in wanted for name in self.names] or [False], dtype=np.bool_)
         if lookup.all():
             return np.ones(len(self.codes), dtype=np.bool_)
@@ -50,13 +50,13 @@ class Labels:
         return np.take(lookup, self.codes)
 
     def counts(self) -> dict[str, int]:
-        """Return how many rows have each text that occurs, by the text's order."""
+        """Return the number of rows of each string that occurs, sorted by string."""
         counted = np.bincount(self.codes, minlength=len(self.names))
         return {name: int(count) for name, count in sorted(zip(self.names, counted, strict=False)) if count}
 
     @classmethod
-    def joined(cls, parts: Sequence[Labels]) -> Labels:
-        """Return the rows of all parts, one after the other."""
+    def concat(cls, parts: Sequence[DictionaryColumn]) -> DictionaryColumn:
+        """Return the concatenation of some columns."""
         names = tuple(dict.fromkeys(name for part in parts for name in part.names))
         place = {name: number for number, name in enumerate(names)}
         kind = _smallest(len(names))

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from rackgate.loadgen.machine_clock import MachineClock
-from rackgate.loadgen.requests.plan import Plan
-from rackgate.loadgen.results.offered import Counters, OfferedLoad, WorkerCost
-from rackgate.loadgen.results.table import SampleTable
-from rackgate.loadgen.results.table_file import samples_to_file
-from rackgate.loadgen.workers.process import WorkerProcess
+from rackgate.loadgen.requests.plan import LoadPlan
+from rackgate.loadgen.results.offered_load import Counters, OfferedLoad, WorkerCost
+from rackgate.loadgen.results.sample_file import write_sample_file
+from rackgate.loadgen.results.sample_table import SampleTable
+from rackgate.loadgen.worker_process import WorkerProcess
 from rackgate.nouns.load import Origin
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.sample import Sample
@@ -23,7 +23,9 @@ from rackgate.statistics.percentiles import nearest_rank
 _Result = dict[str, Any]
 
 
-def merged(plan: Plan, workers: Sequence[WorkerProcess], samples_path: Path, *, in_time: bool) -> OfferedLoad:
+def merged(
+    plan: LoadPlan, workers: Sequence[WorkerProcess], samples_path: Path, *, in_time: bool
+) -> OfferedLoad:
     """Return the load that ended workers have offered; their spools become one file of samples.
 
     If one of them died the load's reason is `died`: what the others measured is kept and is not whole.
@@ -145,7 +147,7 @@ def _samples(workers: Sequence[WorkerProcess], path: Path) -> tuple[SampleTable 
     origin = workers[0].plan.load.origin
     table: SampleTable | None
     try:
-        table, trouble = samples_to_file(_all_of(spooled), origin, path), ""
+        table, trouble = write_sample_file(_all_of(spooled), origin, path), ""
         for worker in spooled:
             worker.spool.unlink()
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -1,1 +1,0 @@
-"""Counters that engines keep themselves, read around a load."""

@@ -1,1 +1,0 @@
-"""The worker processes of a load as the caller sees them: their number, links, and joined results."""
