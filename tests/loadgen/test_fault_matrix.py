@@ -9,8 +9,9 @@ from rackgate.loadgen.http import connection
 from rackgate.loadgen.http import memory_limit as room
 from rackgate.nouns.load import Limits, Load
 from rackgate.nouns.sample import Outcome
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.rack import start_rack
 from rackgate.simulator.scenarios import Scenario
+from rackgate.simulator.settings import RackSettings
 
 pytestmark = pytest.mark.slow
 

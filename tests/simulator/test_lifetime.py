@@ -9,12 +9,14 @@ import time
 
 import pytest
 
-from rackgate.simulator import RackSettings, start_rack
 from rackgate.simulator.card_state import new_state
 from rackgate.simulator.processes import RackProcess, RackStartFailed
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 
 SERVE = (
-    "import sys; from rackgate.simulator import RackSettings, serve; "
+    "import sys; from rackgate.simulator.foreground import serve; "
+    "from rackgate.simulator.settings import RackSettings; "
     "raise SystemExit(serve(RackSettings(), as_json=sys.argv[1] == 'json', stream=sys.stdout))"
 )
 

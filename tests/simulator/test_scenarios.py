@@ -6,8 +6,9 @@ import pytest
 
 from rackgate import simulator
 from rackgate.nouns.verdict import Verdict
-from rackgate.simulator import RackSettings, simulated_target, start_rack
+from rackgate.simulator.rack import start_rack
 from rackgate.simulator.scenarios import parse_scenarios, scenarios
+from rackgate.simulator.settings import RackSettings, simulated_target
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,8 @@ from rackgate.engines.metrics_page import MetricsPage
 from rackgate.loadgen.engine_counters.prefix_cache import engine_page
 from rackgate.loadgen.engine_counters.server_ttft import histogram_entry, histogram_of, histograms_meanwhile
 from rackgate.nouns.measurement import Reason
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 from rackgate.telemetry.engine_metrics import (
     EngineMetricsSource,
     EnginePage,

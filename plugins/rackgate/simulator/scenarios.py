@@ -14,7 +14,7 @@ from rackgate.nouns.slo import STAGES
 from rackgate.nouns.verdict import Verdict
 from rackgate.simulator.knobs import CardKnobs, GatewayKnobs, NodeKnobs, from_table
 
-HANDICAPS = ("", "slow", "die")
+INSTRUMENT_DEFECTS = ("", "slow", "die")
 """What a scenario may do to the load generator."""
 
 BATCH_DEFECTS = ("none", "duplicate", "lose", "overwrite", "invent", "fail", "mute")
@@ -113,8 +113,8 @@ def _parse(name: str, table: Mapping[str, Any]) -> Scenario:
     if re.fullmatch(r"(\d+x\d+)?", made.size) is None:
         raise ValueError(f"{name}.size: {made.size!r} is not NODESxCARDS")
     instrument, batch = table.get("instrument", ""), table.get("batch", "none")
-    if instrument not in HANDICAPS:
-        raise ValueError(f"{name}.instrument: {instrument!r} is none of {', '.join(HANDICAPS[1:])}")
+    if instrument not in INSTRUMENT_DEFECTS:
+        raise ValueError(f"{name}.instrument: {instrument!r} is none of {', '.join(INSTRUMENT_DEFECTS[1:])}")
     if batch not in BATCH_DEFECTS:
         raise ValueError(f"{name}.batch: {batch!r} is none of {', '.join(BATCH_DEFECTS)}")
     return replace(

@@ -8,11 +8,17 @@ import time
 import uuid
 from dataclasses import replace
 
-from rackgate.simulator.engine.chat import DONE, BadRequest, ChatRequest, Frames, parse_request
-from rackgate.simulator.engine.embeddings import embedding_answer
 from rackgate.simulator.engine.metrics_page import EngineMetrics
+from rackgate.simulator.engine.model import answer_to
+from rackgate.simulator.engine.openai_api import (
+    DONE,
+    AnswerFrames,
+    BadRequest,
+    ChatRequest,
+    embedding_answer,
+    parse_request,
+)
 from rackgate.simulator.engine.scheduler import Scheduler
-from rackgate.simulator.engine.words import answer_to
 from rackgate.simulator.http_server import Exchange, json_bytes, openai_error
 from rackgate.simulator.knobs import CardKnobs
 
@@ -185,7 +191,7 @@ class _Generation:
         self._arrived_s = server.loop.time() + server.knobs.front_delay_ms / 1e3
         self._answer = answer_to(request.prompt, server.model, server.seed)
         kind = "chatcmpl" if request.chat else "cmpl"
-        self._frames = Frames(request, f"{kind}-{uuid.uuid4().hex}")
+        self._frames = AnswerFrames(request, f"{kind}-{uuid.uuid4().hex}")
         self._held: list[bytes] = []
         self._produced = 0
         self._submitted = False

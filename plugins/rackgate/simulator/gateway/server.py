@@ -9,11 +9,11 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 from urllib.parse import urlsplit
 
+from rackgate.simulator.child_process import bound_socket, leave_on_end_of_input, read_plan, say
 from rackgate.simulator.gateway.relay import Relay
 from rackgate.simulator.gateway.upstream import Backend, UpstreamLost, fetch
 from rackgate.simulator.http_server import Exchange, HttpConnection, json_bytes, openai_error
 from rackgate.simulator.knobs import GatewayKnobs, from_table
-from rackgate.simulator.lifeline import bound_socket, leave_on_end_of_input, read_plan, say
 
 _FIRST_TIMEOUT_S = 1.5
 _CHECK_TIMEOUT_S = 2.0

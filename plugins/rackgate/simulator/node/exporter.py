@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackgate.simulator.knobs import CardKnobs
-from rackgate.simulator.node.thermal import CardSensors
+from rackgate.simulator.node.card_sensors import CardSensors
 
 _HELP = {
     "DCGM_FI_DEV_SM_CLOCK": ("gauge", "SM clock frequency (in MHz)."),

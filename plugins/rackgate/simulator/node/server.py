@@ -15,20 +15,20 @@ import sys
 from typing import Any
 
 from rackgate.simulator.card_state import Slot, open_state
-from rackgate.simulator.engine.scheduler import Scheduler
-from rackgate.simulator.engine.server import EngineServer
-from rackgate.simulator.http_server import Exchange, HttpConnection, json_bytes
-from rackgate.simulator.knobs import CardKnobs, NodeKnobs, from_table
-from rackgate.simulator.lifeline import (
+from rackgate.simulator.child_process import (
     bound_socket,
     die_with_parent,
     leave_on_end_of_input,
     read_plan,
     say,
 )
+from rackgate.simulator.engine.scheduler import Scheduler
+from rackgate.simulator.engine.server import EngineServer
+from rackgate.simulator.http_server import Exchange, HttpConnection, json_bytes
+from rackgate.simulator.knobs import CardKnobs, NodeKnobs, from_table
+from rackgate.simulator.node.card_sensors import CardSensors
 from rackgate.simulator.node.chassis import chassis_resource
 from rackgate.simulator.node.exporter import ExporterCard, render_exporter
-from rackgate.simulator.node.thermal import CardSensors
 from rackgate.simulator.settings import pci_of
 
 _TICK_S = 0.1
