@@ -149,8 +149,8 @@ def test_a_process_that_does_not_come_up_is_told_with_its_log(tmp_path):
     process = RackProcess("no_such_module", "node9", state=descriptor, log_dir=tmp_path)
     try:
         with pytest.raises(RackStartFailed, match=r"node9 ended before it was ready:[\s\S]*no_such_module"):
-            process.hear(time.monotonic() + 30)
+            process.read_ports(time.monotonic() + 30)
     finally:
-        process.ask_to_leave()
-        process.ensure_gone(5.0)
+        process.ask_to_end()
+        process.ensure_ended(5.0)
         os.close(descriptor)

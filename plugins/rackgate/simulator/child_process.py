@@ -1,7 +1,7 @@
-"""How the processes of the simulated rack die together, and tell that they are ready.
+"""The child's side of a process of the simulated rack: read the plan, report the ports, end with the starter.
 
-The starter holds the write end of each child's standard input. When it ends, however it ends, the
-child reads the end of the file and leaves. A forked engine is tied to its node by the kernel.
+The starter holds the write end of each child's standard input. When the starter ends, the child reads the
+end of the file and ends too. The kernel ends a forked engine with its node.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent `parent` ends; leave if it already has."""
+    """Make the kernel kill this process when `parent` ends; exit if it has already ended."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def read_plan() -> Any:
-    """Return the JSON value of the first line of standard input; leaves if the starter has gone."""
+    """Return the JSON value of the first line of standard input; exit if the starter has ended."""
     line = b""
     while not line.endswith(b"\n"):
         piece = os.read(0, 1 << 16)
@@ -38,27 +38,27 @@ def read_plan() -> Any:
     return json.loads(line)
 
 
-def say(message: dict[str, Any]) -> None:
-    """Tell the starter, in one line of JSON."""
-    os.write(1, json.dumps(message).encode() + b"\n")
+def report_ports(ports: dict[str, Any]) -> None:
+    """Tell the starter, in one line of JSON, that this process is ready."""
+    os.write(1, json.dumps(ports).encode() + b"\n")
 
 
-def leave_on_end_of_input(loop: asyncio.AbstractEventLoop, leave: Callable[[], None]) -> None:
-    """Call `leave` once the starter has closed our standard input or is gone."""
+def end_with_starter(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+    """Call `end` once the starter has closed standard input or has ended."""
 
     def readable() -> None:
         if not os.read(0, 1 << 16):
-            leave()
+            end()
 
     loop.add_reader(0, readable)
 
 
 def bound_socket(port: int = 0) -> socket.socket:
-    """Return a loopback socket that holds a port without listening: calls to it are refused.
+    """Return a loopback socket that holds a port without listening, so that connections are refused.
 
-    A second one on the same port may listen, so that an engine that comes back has its old address.
+    A second socket on the same port may listen, so that a restarted engine has its old address.
     """
-    # With the protocol named, or asyncio leaves Nagle's algorithm on and tokens wait for each other.
+    # Without the protocol asyncio leaves Nagle's algorithm on, and tokens wait for each other.
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
