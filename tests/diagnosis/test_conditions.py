@@ -18,7 +18,9 @@ from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Load, Phase
 from rackgate.nouns.measurement import Layer, Measurement
 from rackgate.nouns.slo import Check, Op, Scope, Slo
-from rackgate.simulator import RackSettings, Scenario, start_rack
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.scenarios import Scenario
+from rackgate.simulator.settings import RackSettings
 from rackgate.telemetry.assembly import assemble, plan_of
 from rackgate.telemetry.sampler import Sampler
 

@@ -7,7 +7,8 @@ import pytest
 from rackgate.cli import main
 from rackgate.config.target_file import load_target
 from rackgate.engines.launchers import settings_checkers
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 
 
 @pytest.fixture

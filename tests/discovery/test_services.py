@@ -11,7 +11,8 @@ from local_server import Answer, serving
 from rackgate.discovery.ports import listeners, owners, parents
 from rackgate.discovery.services import find_services
 from rackgate.hosts.runner import LocalRunner
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 
 V4 = "  0: {address}:1F90 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 0 0 {inode} 1 0 100\n"
 

@@ -19,7 +19,8 @@ from rackgate.preflight.engines import probe_engines, probe_gateway
 from rackgate.preflight.host_metrics import of_group
 from rackgate.preflight.hosts import inspect_hosts
 from rackgate.preflight.nodes import measured_nodes, probe_cards
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 from rackgate.stages.site import Site
 
 METRICS = shipped_registry().metrics

@@ -12,7 +12,8 @@ from rackgate.doctor.snapshot import Snapshot
 from rackgate.hosts.facts.host import read_host
 from rackgate.hosts.runner import RootRunner
 from rackgate.nouns.target import Target
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 
 RACK = """\
 [target]

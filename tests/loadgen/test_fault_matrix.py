@@ -8,8 +8,9 @@ import pytest
 from rackgate.loadgen.http import connection, memory_limit
 from rackgate.nouns.load import Limits, Load
 from rackgate.nouns.sample import Outcome
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.rack import start_rack
 from rackgate.simulator.scenarios import Scenario
+from rackgate.simulator.settings import RackSettings
 
 pytestmark = pytest.mark.slow
 

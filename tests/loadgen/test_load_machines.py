@@ -24,7 +24,8 @@ from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Limits, Load
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.target import LoadMachines
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 
 pytestmark = pytest.mark.slow
 

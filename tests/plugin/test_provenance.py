@@ -2,7 +2,8 @@
 
 import pytest
 
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 from rackgate_reports.evidence import load_run
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,8 @@ from rackgate.config.target_file import parse_target
 from rackgate.engines.route_options import add_route_options, arguments_of, route_of
 from rackgate.loadgen.results.sample_file import read_samples
 from rackgate.nouns.route import DIRECT, Route
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 
 pytestmark = [pytest.mark.slow, pytest.mark.own_process]
 

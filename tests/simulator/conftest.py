@@ -6,7 +6,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 
 
 def _stat(pid):

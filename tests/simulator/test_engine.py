@@ -10,9 +10,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rackgate.engines.api_smoke import SMOKE, smoke_api
-from rackgate.simulator import RackSettings, Scenario, start_rack
-from rackgate.simulator.engine.words import answer_to
-from rackgate.simulator.lifeline import bound_socket
+from rackgate.simulator.child_process import bound_socket
+from rackgate.simulator.engine.model import answer_to
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.scenarios import Scenario
+from rackgate.simulator.settings import RackSettings
 
 pytestmark = pytest.mark.slow
 

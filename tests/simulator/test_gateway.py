@@ -9,8 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rackgate.nouns.engine import Killable
-from rackgate.simulator import RackSettings, Scenario, start_rack
 from rackgate.simulator.knobs import GatewayKnobs
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.scenarios import Scenario
+from rackgate.simulator.settings import RackSettings
 
 pytestmark = pytest.mark.slow
 

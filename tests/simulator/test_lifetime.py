@@ -9,12 +9,14 @@ import time
 
 import pytest
 
-from rackgate.simulator import RackSettings, start_rack
 from rackgate.simulator.card_state import new_state
 from rackgate.simulator.processes import RackProcess, RackStartFailed
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 
 SERVE = (
-    "import sys; from rackgate.simulator import RackSettings, serve; "
+    "import sys; from rackgate.simulator.foreground import serve; "
+    "from rackgate.simulator.settings import RackSettings; "
     "raise SystemExit(serve(RackSettings(), as_json=sys.argv[1] == 'json', stream=sys.stdout))"
 )
 
@@ -147,8 +149,8 @@ def test_a_process_that_does_not_come_up_is_told_with_its_log(tmp_path):
     process = RackProcess("no_such_module", "node9", state=descriptor, log_dir=tmp_path)
     try:
         with pytest.raises(RackStartFailed, match=r"node9 ended before it was ready:[\s\S]*no_such_module"):
-            process.hear(time.monotonic() + 30)
+            process.read_ports(time.monotonic() + 30)
     finally:
-        process.ask_to_leave()
-        process.ensure_gone(5.0)
+        process.ask_to_end()
+        process.ensure_ended(5.0)
         os.close(descriptor)

@@ -4,10 +4,10 @@ import tomllib
 
 import pytest
 
-from rackgate import simulator
 from rackgate.nouns.verdict import Verdict
-from rackgate.simulator import RackSettings, simulated_target, start_rack
+from rackgate.simulator.rack import start_rack
 from rackgate.simulator.scenarios import parse_scenarios, scenarios
+from rackgate.simulator.settings import RackSettings, simulated_target
 
 pytestmark = pytest.mark.slow
 
@@ -79,8 +79,3 @@ def test_a_proof_names_stage_verdict_checks_entity_and_cause():
     assert (proof.stage, proof.verdict, proof.entity) == ("single_card", Verdict.FAIL, "node1/gpu1")
     assert proof.checks
     assert proof.cause
-
-
-def test_all_public_names_can_be_imported():
-    assert simulator.__all__ == sorted(simulator.__all__)
-    assert all(getattr(simulator, name) is not None for name in simulator.__all__)

@@ -7,10 +7,12 @@ import time
 
 import pytest
 
-from rackgate.simulator import RackSettings, Scenario, start_rack
 from rackgate.simulator.card_state import Slot, new_state, open_state
 from rackgate.simulator.engine.scheduler import Scheduler
 from rackgate.simulator.knobs import CardKnobs
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.scenarios import Scenario
+from rackgate.simulator.settings import RackSettings
 
 CHAT = "/v1/chat/completions"
 

@@ -6,10 +6,11 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rackgate.simulator import RackSettings, start_rack
 from rackgate.simulator.card_state import Slot, new_state, open_state
 from rackgate.simulator.knobs import CardKnobs
-from rackgate.simulator.node.thermal import CardSensors
+from rackgate.simulator.node.card_sensors import CardSensors
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 
 FIELDS = {
     "DCGM_FI_DEV_GPU_TEMP",

@@ -12,7 +12,8 @@ from rackgate.loadgen.engine_counters import (
     ttft_histograms_between,
 )
 from rackgate.nouns.measurement import Reason
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 from rackgate.telemetry.engine_metrics import (
     EngineMetricsSource,
     EnginePage,

@@ -14,7 +14,8 @@ from waiting import until
 
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.node import Card, Node
-from rackgate.simulator import RackSettings, start_rack
+from rackgate.simulator.rack import start_rack
+from rackgate.simulator.settings import RackSettings
 from rackgate.telemetry.cards.prometheus_source import PrometheusApi, PrometheusProblem, PrometheusSource
 from rackgate.telemetry.reading import REQUIRED
 

@@ -20,7 +20,8 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from rackgate.simulator import RackSettings, serve
+    from rackgate.simulator.foreground import serve
+    from rackgate.simulator.settings import RackSettings
 
     try:
         nodes, cards = (int(part) for part in options.size.split("x"))

@@ -10,8 +10,8 @@ from rackgate.metrics.inputs import checked_inputs
 from rackgate.metrics.layers import layer_of_inputs
 from rackgate.metrics.metric import MeasureFunction, Metric
 from rackgate.metrics.probed import metrics_of_probes
-from rackgate.nouns.engine import Engine, Launcher
-from rackgate.nouns.fault import Fault
+from rackgate.nouns.engine import Launcher
+from rackgate.nouns.fault import FaultFactory
 from rackgate.nouns.measurement import Layer
 from rackgate.probes.probe import Probe
 
@@ -27,7 +27,7 @@ class Registry:
     launchers: dict[str, Launcher] = field(default_factory=dict)
     check_settings: dict[str, Callable[[Mapping[str, object]], list[str]]] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)
-    faults: dict[str, Callable[[Engine, float], Fault]] = field(default_factory=dict)
+    faults: dict[str, FaultFactory] = field(default_factory=dict)
     reports: dict[str, Callable[[Any], str]] = field(default_factory=dict)
     _owners: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -75,7 +75,7 @@ class Registry:
         """Register the metrics of an acceptance file's probes; no other plugin's name looks like theirs."""
         self.metrics.update(metrics_of_probes(probes.values()))
 
-    def add_fault(self, name: str, factory: Callable[[Engine, float], Fault]) -> None:
+    def add_fault(self, name: str, factory: FaultFactory) -> None:
         """Register a kind of fault."""
         self._claim("fault", name, factory)
         self.faults[name] = factory

@@ -1,19 +1,22 @@
-"""A fault: inject, prove, heal, prove healed. Always healed; every moment recorded."""
+"""A fault that is injected on purpose, and the times of its steps."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from rackgate.nouns.engine import Engine
+
 
 class Fault(Protocol):
-    """Something that is broken on purpose. Each step raises nothing for what the rack did."""
+    """A fault of one entity. A step that raises counts as failed; a proof that sees nothing returns False."""
 
     kind: str
     entity: str
 
     def inject(self) -> None:
-        """Break it."""
+        """Break the entity."""
 
     def prove(self) -> bool:
         """Return whether the effect is there."""
@@ -25,9 +28,13 @@ class Fault(Protocol):
         """Return whether the entity serves again."""
 
 
+FaultFactory = Callable[[Engine, float], Fault]
+"""Makes a fault of an engine; the number is the longest time of each proof, in seconds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTimeline:
-    """When what happened, in monotonic nanoseconds; None for what never came."""
+    """When each step of a fault succeeded, in monotonic nanoseconds; None for a step that did not."""
 
     kind: str
     entity: str

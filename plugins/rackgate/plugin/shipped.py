@@ -51,9 +51,10 @@ class Shipped:
 
     def pytest_rack_faults(self, register: Callable[..., None]) -> None:
         """Register the shipped faults."""
-        from rackgate.faults.kill import KillEngine
+        from rackgate.faults.catalogue import SHIPPED_FAULTS
 
-        register("kill", KillEngine)
+        for kind, factory in SHIPPED_FAULTS.items():
+            register(kind, factory)
 
 
 def _this_machine(config: pytest.Config, host_root: str) -> Machine:

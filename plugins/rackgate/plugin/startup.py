@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rackgate.hosts.facts.fact import Fact
     from rackgate.nouns.slo import Check
     from rackgate.nouns.target import Target
-    from rackgate.simulator import RackSettings
+    from rackgate.simulator.settings import RackSettings
 
 
 OPTIONS: pytest.StashKey[Options] = pytest.StashKey()

@@ -1,8 +1,8 @@
 """A deliberately simple batch command: `python -m rackgate.simulator.batch_runner --input F --output F ...`.
 
-Reads and writes the JSON lines of OpenAI's batch API, one terminal record per `custom_id`, each on disk
-before the next. Run again after a kill, it continues: a torn last line is dropped, finished records are
-kept. `--defect` makes it continue wrongly, so that a checker can be shown to see it.
+Reads and writes the JSON lines of OpenAI's batch API, with one terminal record per `custom_id`. A retry after
+a kill continues: it drops a torn last line and keeps finished records. `--defect` makes the retry go wrong,
+which proves that the checker detects it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from rackgate.simulator.scenarios import BATCH_DEFECTS
 
-_IN_FLIGHT = 4
+_CONCURRENCY = 4
 _WRONG_RECORDS = 3
 _ATTEMPTS = 5
 _TIMEOUT_S = 120.0
@@ -28,7 +28,7 @@ Line = dict[str, Any]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the batch; returns 0 once every line of the input has a record."""
+    """Run the batch and return 0."""
     parser = argparse.ArgumentParser(prog="rackgate.simulator.batch_runner")
     parser.add_argument("--defect", choices=BATCH_DEFECTS, default="none")
     parser.add_argument("--input", type=Path, required=True)
@@ -40,20 +40,20 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     tasks = [json.loads(line) for line in options.input.read_text(encoding="utf-8").splitlines() if line]
     client = _Client(options.url, options.model)
-    again = options.output.exists()
-    finished = _finished(options.output) if again else []
+    is_retry = options.output.exists()
+    finished = _finished(options.output) if is_retry else []
     done = {record["custom_id"] for record in finished}
     left = [task for task in tasks if task["custom_id"] not in done]
-    if again and options.defect == "duplicate":
+    if is_retry and options.defect == "duplicate":
         redone = {record["custom_id"] for record in finished[-_WRONG_RECORDS:]}
         left = [task for task in tasks if task["custom_id"] in redone] + left
-    elif again and options.defect == "lose":
+    elif is_retry and options.defect == "lose":
         left = left[_WRONG_RECORDS:]
-    elif again and options.defect == "overwrite":
+    elif is_retry and options.defect == "overwrite":
         _overwrite(options.output, finished, tasks, client)
-    elif again and options.defect == "invent":
+    elif is_retry and options.defect == "invent":
         left = left + [{**task, "custom_id": f"{task['custom_id']}-again"} for task in left[:_WRONG_RECORDS]]
-    elif again and options.defect == "fail":
+    elif is_retry and options.defect == "fail":
         left = [{**task, "url": "/v1/unknown"} for task in left[:_WRONG_RECORDS]] + left[_WRONG_RECORDS:]
     with options.output.open("ab") as output:
         _run(left, client, output.fileno())
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class _Client:
-    """Asks the server for one task at a time; each call has its own connection."""
+    """Sends each task over its own connection."""
 
     def __init__(self, url: str, model: str) -> None:
         parts = urlsplit(url)
@@ -71,7 +71,7 @@ class _Client:
         self._model = model
 
     def record(self, task: Line) -> Line:
-        """Return the task's terminal record: an answer, or the error after the last attempt."""
+        """Return the task's terminal record, an answer or the error of the last attempt."""
         error = ""
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -109,20 +109,20 @@ class _Client:
 
 
 def _run(tasks: list[Line], client: _Client, output: int) -> None:
-    with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+    with ThreadPoolExecutor(_CONCURRENCY) as pool:
         waiting = list(reversed(tasks))
-        flying: set[Future[Line]] = set()
-        while waiting or flying:
-            while waiting and len(flying) < _IN_FLIGHT:
-                flying.add(pool.submit(client.record, waiting.pop()))
-            landed, flying = wait(flying, return_when=FIRST_COMPLETED)
-            for future in landed:
+        in_flight: set[Future[Line]] = set()
+        while waiting or in_flight:
+            while waiting and len(in_flight) < _CONCURRENCY:
+                in_flight.add(pool.submit(client.record, waiting.pop()))
+            done, in_flight = wait(in_flight, return_when=FIRST_COMPLETED)
+            for future in done:
                 os.write(output, _encoded(future.result()))
                 os.fdatasync(output)
 
 
 def _finished(output: Path) -> list[Line]:
-    """Return the whole records of the last run and cut a torn one off."""
+    """Return the whole records of the last run, and cut off a torn record."""
     whole, separator, torn = output.read_bytes().rpartition(b"\n")
     if torn:
         os.truncate(output, len(whole) + len(separator))
@@ -130,7 +130,7 @@ def _finished(output: Path) -> list[Line]:
 
 
 def _overwrite(output: Path, finished: list[Line], tasks: list[Line], client: _Client) -> None:
-    """Replace the first finished records by other answers to their tasks."""
+    """Replace the first finished records by different answers."""
     by_id = {task["custom_id"]: task for task in tasks}
     for index, record in enumerate(finished[:_WRONG_RECORDS]):
         task = by_id[record["custom_id"]]

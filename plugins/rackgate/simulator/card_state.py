@@ -1,4 +1,4 @@
-"""The state that all processes of the simulated rack share: a few numbers per card in anonymous memory."""
+"""State shared by all processes of the simulated rack: a few numbers per card in anonymous memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class Slot(IntEnum):
-    """One number of a card. Each has one writer: the engine, or the node."""
+    """A number of a card; its only writer is the engine or the node."""
 
     BUSY_S = 0
     WORK_S = 1
@@ -26,7 +26,7 @@ _WIDTH = 16
 
 
 class CardState:
-    """The numbers of one card, as floats."""
+    """The numbers of one card."""
 
     __slots__ = ("_numbers", "_offset")
 
@@ -42,7 +42,7 @@ class CardState:
 
 
 def new_state(cards: int) -> int:
-    """Return a file descriptor of fresh shared memory for so many cards."""
+    """Return a file descriptor of new shared memory for this number of cards."""
     descriptor = os.memfd_create("rackgate-simulated-rack")
     os.ftruncate(descriptor, cards * _WIDTH * 8)
     for state in open_state(descriptor, cards):
@@ -51,6 +51,6 @@ def new_state(cards: int) -> int:
 
 
 def open_state(descriptor: int, cards: int) -> list[CardState]:
-    """Return the state of each card, in the order of the target."""
+    """Return the state of each card, in the target's order."""
     numbers = memoryview(mmap.mmap(descriptor, cards * _WIDTH * 8)).cast("d")
     return [CardState(numbers, index) for index in range(cards)]

@@ -1,4 +1,4 @@
-"""A simulated rack in the foreground, for a person or for a script that reads one line of JSON."""
+"""Run a simulated rack in the foreground, for a person or for a script that reads a line of JSON."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from rackgate.simulator.settings import RackSettings
 def serve(settings: RackSettings, *, as_json: bool, stream: IO[str]) -> int:
     """Run the rack until SIGINT or SIGTERM and return the exit status.
 
-    Writes to `stream` once the rack is ready: one line of JSON, or a text with commands to try. To be
-    called in the main thread.
+    Once the rack is ready, writes a line of JSON or a text with commands to try. Call it in the main thread.
     """
-    ending = (signal.SIGINT, signal.SIGTERM)
+    signals = (signal.SIGINT, signal.SIGTERM)
     with start_rack(settings) as rack:
-        # Only now: the rack's processes would inherit the mask.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+        # Only after the start, since the rack's processes would inherit the mask.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         try:
             stream.write(_as_json(rack) if as_json else _as_text(rack))
             stream.flush()
-            signal.sigwait(ending)
+            signal.sigwait(signals)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return 0

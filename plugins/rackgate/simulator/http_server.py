@@ -1,4 +1,4 @@
-"""A lean HTTP/1.1 server of the simulator: asyncio.Protocol and httptools, no framework per token."""
+"""Lean HTTP/1.1 server of the simulator on asyncio.Protocol and httptools: no framework per token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_BODY_BYTES = 8 << 20
 
 
 class Exchange:
-    """One request and its answer: either `respond`, or `start` with `send` and `end` (or `cut`)."""
+    """One request and its answer: `respond`, or `start` followed by `send` and then `end` or `cut`."""
 
     __slots__ = ("_connection", "body", "finished", "headers", "method", "on_disconnect", "path", "started")
 
@@ -38,7 +38,7 @@ class Exchange:
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Answer completely."""
+        """Send a whole answer."""
         if self.finished:
             return
         self.started = True
@@ -51,7 +51,7 @@ class Exchange:
     def start(
         self, status: int, headers: Mapping[str, str], *, chunked: bool = True, first: bytes = b""
     ) -> None:
-        """Send the head of an answer whose body follows piece by piece, together with its first piece."""
+        """Send the head of an answer and the first piece of its body; `send` sends the other pieces."""
         if self.finished:
             return
         self.started = True
@@ -59,17 +59,17 @@ class Exchange:
         self._connection.write(_head(status, {**headers, **framing}) + (_chunk(first) if first else b""))
 
     def send(self, data: bytes) -> None:
-        """Send one piece of a chunked body at once."""
+        """Send one piece of a chunked body."""
         if not self.finished:
             self._connection.write(_chunk(data))
 
     def send_raw(self, data: bytes) -> None:
-        """Send a piece of a body whose length the head has told."""
+        """Send a piece of a body with a content-length."""
         if not self.finished:
             self._connection.write(data)
 
     def end(self, *, chunked: bool = True) -> None:
-        """Finish the body properly."""
+        """Finish the body."""
         if self.finished:
             return
         if chunked:
@@ -91,7 +91,7 @@ Handler = Callable[[Exchange], None]
 
 
 class HttpConnection(asyncio.Protocol):
-    """One client connection; requests are answered one after the other, pipelined ones wait."""
+    """One client connection; it answers pipelined requests one after the other."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -105,12 +105,12 @@ class HttpConnection(asyncio.Protocol):
         self._body: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
+        """Store the transport."""
         if isinstance(transport, asyncio.Transport):
             self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Tell whoever is still producing an answer."""
+        """Notify the producer of an unfinished answer."""
         self._transport = None
         exchange, self._current = self._current, None
         if exchange is not None and not exchange.finished:
@@ -119,11 +119,11 @@ class HttpConnection(asyncio.Protocol):
                 exchange.on_disconnect()
 
     def data_received(self, data: bytes) -> None:
-        """Parse; what is not HTTP ends the connection."""
+        """Parse; close the connection after anything that is not HTTP."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError:
-            raise  # a fault of ours, not of the client: it belongs in the log
+            raise  # an error of this server, not of the client: it belongs in the log
         except httptools.HttpParserError:
             self.write(_head(400, {"content-length": "0", "connection": "close"}))
             self.close()
@@ -137,7 +137,7 @@ class HttpConnection(asyncio.Protocol):
         self._path += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect one header; names in lower case."""
+        """Collect one header; its name in lower case."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_body(self, body: bytes) -> None:
@@ -147,7 +147,7 @@ class HttpConnection(asyncio.Protocol):
             self.close()
 
     def on_message_complete(self) -> None:
-        """Hand the request over, or let it wait for the one before."""
+        """Handle the request, or queue it behind an unanswered request."""
         self._keep_alive = self._parser.should_keep_alive()
         method = self._parser.get_method().decode("latin-1")
         path = self._path.decode("latin-1").partition("?")[0]
@@ -159,17 +159,17 @@ class HttpConnection(asyncio.Protocol):
         self._handler(exchange)
 
     def write(self, data: bytes) -> None:
-        """Write if the client is still there."""
+        """Write unless the client has disconnected."""
         if self._transport is not None:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Close after what was written."""
+        """Close after the written bytes are sent."""
         if self._transport is not None:
             self._transport.close()
 
     def answered(self) -> None:
-        """Go on with the next request, or close as the client asked."""
+        """Handle the next request, or close the connection if the client does not keep it alive."""
         self._current = None
         if not self._keep_alive:
             self.close()
@@ -184,7 +184,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def openai_error(status: int, message: str, kind: str, param: str | None = None) -> bytes:
-    """Return an error body as OpenAI-compatible servers send it."""
+    """Return the body of an error as OpenAI-compatible servers send it."""
     return json_bytes({"error": {"message": message, "type": kind, "param": param, "code": status}})
 
 

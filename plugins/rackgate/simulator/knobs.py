@@ -1,7 +1,6 @@
-"""What can be wrong with a simulated card, node, gateway, batch command or load generator.
+"""The knobs of a simulated card, node and gateway: speeds, states and defects, healthy by default.
 
-Every field is a general mechanism with a healthy default; a scenario sets some of them. Nothing in the
-simulator asks for the name of a scenario.
+A scenario sets some of them. Nothing in the simulator depends on the name of a scenario.
 """
 
 from __future__ import annotations
@@ -13,16 +12,19 @@ from typing import Any, TypeVar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardKnobs:
-    """One card and the engine on it.
+    """A card and the engine on it.
 
-    Speed: times are multiplied by the slowdowns; each `slow_every`th request waits `slow_extra_ms` more
-    while `slow_from_running` or more run, the first `cold_requests` of a process `cold_extra_ms`;
-    `front_delay_ms` pass before the engine's own clock of a request starts. Shares are of requests, 0 to 1.
-    Of the streams `unended_share` end cleanly half-way without a terminal signal; an empty output is
-    `empty_counted` as if all of it had come, and with `role_at_once` a stream begins before its first token.
-    Telemetry fields are named as in dcgm-exporter. `api_defects` are any of `no_completions`, `shapeless`
-    (schemas and tools are not heeded), `uncounted` (no token counts) and `crashing_parser`. `url_host`
-    replaces the loopback address in the engine's URL.
+    Slowdowns multiply times, and shares are of requests, 0 to 1. Each `slow_every`th request waits
+    `slow_extra_ms` more while at least `slow_from_running` requests run, and the first `cold_requests` of a
+    process wait `cold_extra_ms` more. `front_delay_ms` pass before the engine's own clock of a request
+    starts.
+
+    `unended_share` of the streams end cleanly half-way without a terminal signal. With `empty_counted` the
+    usage of an empty output counts all its tokens, and with `role_at_once` a stream begins before its first
+    token. `api_defects` are any of `no_completions`, `shapeless` (ignores schemas and tools), `uncounted`
+    (no token counts) and `crashing_parser`. `url_host` replaces the loopback address in the engine's URL.
+
+    Telemetry fields have their names in dcgm-exporter.
     """
 
     # Speed of the engine.
@@ -68,8 +70,8 @@ class CardKnobs:
     kill_hits_decoy: bool = False
     restart_works: bool = True
 
-    # The card itself; `sku` is what the target says that it is, `clock_events` the bits of clock events
-    # that stand while it works, whatever its counters say, `memory_held_mib` what somebody else holds.
+    # The card. `sku` is its SKU in the target, `clock_events` are bits of clock events that are set while it
+    # works, and `memory_held_mib` is memory that another process holds.
     sku: str = ""
     idle_power_w: float = 90.0
     full_power_w: float = 760.0
@@ -88,7 +90,7 @@ class CardKnobs:
     performance_state: int = 0
     memory_held_mib: int = 0
 
-    # Its health counters: as they stand, and what comes to them with each second of work.
+    # Health counters of the card: their values, and their increase with each second of work.
     ecc_volatile_uncorrectable: int = 0
     row_remap_pending: int = 0
     row_remap_failed: int = 0
@@ -102,7 +104,7 @@ class CardKnobs:
     nvlink_errors_per_busy_s: float = 0.0
     xids_per_busy_s: float = 0.0
 
-    # Its telemetry; `serial` is that of another card in its place.
+    # Telemetry of the card; `serial` is the serial number of another card in its place.
     serial: str = ""
     absent_from_exporter: bool = False
     blank_fields: tuple[str, ...] = ()
@@ -111,11 +113,11 @@ class CardKnobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKnobs:
-    """One node: its exporter, its management controller, and the shipped folder that stands in for its host.
+    """A node: its exporter, its management controller, and the shipped folder that replaces its host.
 
-    The exporter is gone for good once the first card has worked for `exporter_lost_after_busy_s`.
-    With `undeclared_card` the exporter lists one card more than the target names; `sku` is what the target
-    says that its cards are; `leak` is what the leak detector is: `wet` or `disabled`.
+    The exporter ends for good once the first card has worked for `exporter_lost_after_busy_s`. With
+    `undeclared_card` the exporter lists a card that the target does not name. `sku` is the SKU of the cards
+    in the target. `leak` is the state of the leak detector: `wet` or `disabled`.
     """
 
     exporter_listening: bool = True
@@ -133,8 +135,8 @@ class NodeKnobs:
 class GatewayKnobs:
     """The gateway in front of the engines.
 
-    `weights` are per engine, `node_delay_ms` per node and added to every request that goes there.
-    `url_host` replaces the loopback address in the gateway's URL.
+    `weights` are per engine. `node_delay_ms` is per node, a delay of each request to it. `url_host`
+    replaces the loopback address in the gateway's URL.
     """
 
     listening: bool = True
@@ -155,7 +157,7 @@ Knobs = TypeVar("Knobs", CardKnobs, NodeKnobs, GatewayKnobs)
 
 
 def from_table(kind: type[Knobs], table: Mapping[str, Any], where: str) -> Knobs:
-    """Return the knobs of a TOML or JSON table; raises ValueError that names unknown keys."""
+    """Return the knobs of a TOML or JSON table; raises ValueError for unknown keys."""
     known = [each.name for each in fields(kind)]
     unknown = sorted(set(table) - set(known))
     if unknown:

@@ -1,4 +1,4 @@
-"""The processes of a running simulated rack: how they are started, told their plan, and ended."""
+"""The starter's side of a process of the simulated rack: start it, send its plan, end it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import IO, Any
 
 
 class RackStartFailed(RuntimeError):
-    """A process of the simulated rack did not come up; the message holds the end of its log."""
+    """A process of the simulated rack did not start; the message holds the end of its log."""
 
 
 class RackProcess:
-    """One child process; it lives no longer than we do, since it watches its standard input."""
+    """A child process. It ends with its starter, since it watches its standard input."""
 
     def __init__(self, module: str, name: str, *, state: int, log_dir: Path | None) -> None:
         self.name = name
@@ -32,7 +32,7 @@ class RackProcess:
             stderr=self._log,
             pass_fds=(state,),
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, roots))},
-            process_group=0,  # an interrupt at the terminal is ours to handle
+            process_group=0,  # the starter handles an interrupt at the terminal
         )
 
     @property
@@ -40,8 +40,8 @@ class RackProcess:
         """The process id."""
         return self._process.pid
 
-    def tell(self, plan: Mapping[str, Any]) -> None:
-        """Send the plan; what the process then answers comes from `hear`."""
+    def send_plan(self, plan: Mapping[str, Any]) -> None:
+        """Send the plan of the process."""
         if self._process.stdin is not None:
             try:
                 self._process.stdin.write(json.dumps(plan).encode() + b"\n")
@@ -49,8 +49,8 @@ class RackProcess:
             except BrokenPipeError:
                 raise self._failed("ended before it was told its plan") from None
 
-    def hear(self, deadline_s: float) -> dict[str, Any]:
-        """Return the process's one line; raises RackStartFailed at the monotonic deadline."""
+    def read_ports(self, deadline_s: float) -> dict[str, Any]:
+        """Return the ports of the ready process; raises RackStartFailed at the monotonic deadline."""
         output = self._process.stdout
         line = b""
         while output is not None and not line.endswith(b"\n"):
@@ -61,19 +61,19 @@ class RackProcess:
             if not piece:
                 raise self._failed("ended before it was ready")
             line += piece
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        ports: dict[str, Any] = json.loads(line)
+        return ports
 
-    def ask_to_leave(self) -> None:
-        """Close its standard input, which it takes as its end."""
+    def ask_to_end(self) -> None:
+        """Close the standard input of the process, which makes it end."""
         if self._process.stdin is not None:
             try:
                 self._process.stdin.close()
             except BrokenPipeError:
                 return
 
-    def ensure_gone(self, timeout_s: float) -> None:
-        """Wait for its end, and kill it if it does not come."""
+    def ensure_ended(self, timeout_s: float) -> None:
+        """Wait for the end of the process, and kill it after the timeout."""
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""A simulated rack that runs: real processes, real sockets, ephemeral ports on the loopback."""
+"""Starts a simulated rack: real processes and sockets on ephemeral ports of the loopback."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EngineHandle:
 
     @property
     def pid(self) -> int | None:
-        """The process id that is known for the engine, None while it does not run."""
+        """The engine's process id, None while it does not run."""
         return int(self._state[Slot.KILL_PID]) or None
 
     def kill(self) -> None:
@@ -46,11 +46,11 @@ class EngineHandle:
         self._signal(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Stop the engine's process where it stands: its port stays open, nothing answers."""
+        """Stop the engine's process with SIGSTOP: its port stays open, nothing answers."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the engine's process go on."""
+        """Resume the engine's process."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -60,7 +60,7 @@ class EngineHandle:
                 os.kill(pid, number)
 
     def alive(self) -> bool:
-        """Return whether the engine's process exists and was not found ended by its node."""
+        """Return whether the engine's process exists and is no zombie."""
         pid = self.pid
         if pid is None:
             return False
@@ -71,7 +71,7 @@ class EngineHandle:
         return state not in ("Z", "X")
 
     def restart(self) -> None:
-        """Ask the node for the engine again; waits, within bounds, until a killed one was reaped."""
+        """Ask the node to start the engine; waits up to 5 s until the node has reaped a killed process."""
         deadline = time.monotonic() + _REAP_TIMEOUT_S
         while self.pid is not None and not self.alive() and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -84,7 +84,7 @@ class EngineHandle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRack:
-    """What runs: the target with all its URLs, and the engines."""
+    """A running rack: its target with all URLs, and its engines."""
 
     settings: RackSettings
     scenario: Scenario
@@ -94,13 +94,13 @@ class SimulatedRack:
     processes: dict[str, int]
 
     def gateway_status(self) -> dict[str, Any]:
-        """Return the gateway's own view; raises OSError if it does not answer."""
+        """Return the gateway's status page; raises OSError if it does not answer."""
         gateway = self.target.gateway
         status: dict[str, Any] = json.loads(_call(f"{gateway.url if gateway else ''}/status"))
         return status
 
     def engine_states(self, node: str) -> list[dict[str, Any]]:
-        """Return pid and state of each engine of a node, as the node tells them."""
+        """Return pid and state of each engine of a node, from the node."""
         states: list[dict[str, Any]] = json.loads(_call(f"{self.control_urls[node]}/control/engines"))
         return states
 
@@ -111,8 +111,8 @@ def start_rack(
 ) -> Iterator[SimulatedRack]:
     """Run a rack until the block is left.
 
-    `log_dir` takes the processes' logs; `scenario` stands in for the shipped one that the settings name.
-    Raises ValueError for a scenario that is unknown or does not fit, and RackStartFailed.
+    `log_dir` receives the processes' logs. `scenario` replaces the shipped scenario of the settings. Raises
+    ValueError for a scenario that is unknown or does not fit the rack, and RackStartFailed.
     """
     chosen, target = scenario or chosen_scenario(settings), simulated_target(settings)
     logs = None if log_dir is None else Path(log_dir)
@@ -123,7 +123,7 @@ def start_rack(
         stack.callback(os.close, descriptor)
         states = open_state(descriptor, len(target.cards))
         processes: list[RackProcess] = []
-        stack.callback(_end, processes, states)
+        stack.callback(_end_processes, processes, states)
         for module, name in (
             *(("node.server", node.name) for node in target.nodes),
             ("gateway.server", "gateway"),
@@ -131,14 +131,14 @@ def start_rack(
             processes.append(RackProcess(module, name, state=descriptor, log_dir=logs))
         *nodes, gateway = processes
         for process, node in zip(nodes, target.nodes, strict=True):
-            process.tell(_node_plan(settings, chosen, target, node, descriptor))
+            process.send_plan(_node_plan(settings, chosen, target, node, descriptor))
         deadline_s = time.monotonic() + _START_TIMEOUT_S
-        ports = [process.hear(deadline_s) for process in nodes]
+        ports = [process.read_ports(deadline_s) for process in nodes]
         urls = _engine_urls(target, chosen, ports)
         _wait_until_serving(target, chosen, states, deadline_s)
-        gateway.tell({"model": settings.model, "knobs": to_table(chosen.gateway), "engines": urls})
+        gateway.send_plan({"model": settings.model, "knobs": to_table(chosen.gateway), "engines": urls})
         host = chosen.gateway.url_host or "127.0.0.1"
-        gateway_url = f"http://{host}:{gateway.hear(deadline_s)['gateway']}"
+        gateway_url = f"http://{host}:{gateway.read_ports(deadline_s)['gateway']}"
         control_urls = {
             node.name: f"http://127.0.0.1:{port['control']}"
             for node, port in zip(target.nodes, ports, strict=True)
@@ -161,12 +161,12 @@ def start_rack(
         )
 
 
-def _end(processes: Sequence[RackProcess], states: Sequence[CardState]) -> None:
+def _end_processes(processes: Sequence[RackProcess], states: Sequence[CardState]) -> None:
     for process in processes:
-        process.ask_to_leave()
+        process.ask_to_end()
     for process in processes:
-        process.ensure_gone(3.0)
-    for state in states:  # a handle that outlives the rack must not kill who gets the number next
+        process.ensure_ended(3.0)
+    for state in states:  # a handle that outlives the rack must not kill a later process with the same pid
         state[Slot.PID] = state[Slot.KILL_PID] = 0
 
 
@@ -228,7 +228,7 @@ def _with_urls(
             replace(
                 node,
                 exporter_url=f"http://127.0.0.1:{port['exporter']}/metrics",
-                access=_controlled(node.access, port["control"]),
+                access=_with_controller(node.access, port["control"]),
             )
             for node, port in zip(target.nodes, ports, strict=True)
         ),
@@ -237,8 +237,7 @@ def _with_urls(
     )
 
 
-def _controlled(access: NodeAccess, port: int) -> NodeAccess:
-    """Return how a node may be asked, with the address of its controller."""
+def _with_controller(access: NodeAccess, port: int) -> NodeAccess:
     if access.redfish is None:
         return access
     return replace(access, redfish=replace(access.redfish, url=f"http://127.0.0.1:{port}"))

@@ -1,4 +1,4 @@
-"""The shipped scenarios: what is wrong with the simulated rack, and which verdict must show it."""
+"""Scenarios: the defects of a simulated rack, and the verdicts that must show them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rackgate.nouns.slo import STAGES
 from rackgate.nouns.verdict import Verdict
 from rackgate.simulator.knobs import CardKnobs, GatewayKnobs, NodeKnobs, from_table
 
-INSTRUMENT_FAULTS = ("", "slow", "die")
-"""What a scenario may do to the load generator."""
+INSTRUMENT_DEFECTS = ("", "slow", "die")
+"""Defects of the load generator."""
 
 BATCH_DEFECTS = ("none", "duplicate", "lose", "overwrite", "invent", "fail", "mute")
-"""What the simulated batch command may do wrong; all but `mute` show only when it is run again."""
+"""Defects of the simulated batch command; all but `mute` show only in a retry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """In this scenario, `checks` (SLO ids) of `stage` must say `verdict` for `entity`, because of `cause`.
+    """In this scenario, `checks` (SLO ids) of `stage` must have `verdict` for `entity`, because of `cause`.
 
-    Their chains must hold the known failures that `shows` names.
+    Their chains must hold the known failures in `shows`.
     """
 
     stage: str
@@ -39,9 +39,9 @@ class Proof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One scenario. `cards` and `nodes` map names, or `*` for all, to the keys that differ.
+    """A scenario. `cards` and `nodes` map names, or `*` for all, to the knobs that differ from health.
 
-    `size` is the rack that it is for, `NODESxCARDS`, where that is not the usual one.
+    `size` is the size of its rack, `NODESxCARDS`, if that is not the default size.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Scenario:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Names of the cards and nodes without which the scenario says nothing."""
+        """Names of the cards and nodes that the scenario needs."""
         named = (*self.cards, *self.nodes, *self.gateway.weights, *self.gateway.node_delay_ms)
         return tuple(dict.fromkeys(name for name in named if name != "*"))
 
@@ -75,13 +75,13 @@ class Scenario:
 
 @functools.cache
 def scenarios() -> Mapping[str, Scenario]:
-    """Return all shipped scenarios by name, in the order of the file."""
+    """Return the shipped scenarios by name, in the order of the file."""
     text = files(__package__).joinpath("scenarios.toml").read_text(encoding="utf-8")
     return parse_scenarios(tomllib.loads(text))
 
 
 def scenario(name: str) -> Scenario:
-    """Return one shipped scenario; raises ValueError that names the known ones."""
+    """Return a shipped scenario; raises ValueError with the known names."""
     known = scenarios()
     if name not in known:
         raise ValueError(f"unknown scenario {name!r}; known are {', '.join(known)}")
@@ -113,8 +113,8 @@ def _parse(name: str, table: Mapping[str, Any]) -> Scenario:
     if re.fullmatch(r"(\d+x\d+)?", made.size) is None:
         raise ValueError(f"{name}.size: {made.size!r} is not NODESxCARDS")
     instrument, batch = table.get("instrument", ""), table.get("batch", "none")
-    if instrument not in INSTRUMENT_FAULTS:
-        raise ValueError(f"{name}.instrument: {instrument!r} is none of {', '.join(INSTRUMENT_FAULTS[1:])}")
+    if instrument not in INSTRUMENT_DEFECTS:
+        raise ValueError(f"{name}.instrument: {instrument!r} is none of {', '.join(INSTRUMENT_DEFECTS[1:])}")
     if batch not in BATCH_DEFECTS:
         raise ValueError(f"{name}.batch: {batch!r} is none of {', '.join(BATCH_DEFECTS)}")
     return replace(

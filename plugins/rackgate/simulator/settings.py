@@ -1,4 +1,4 @@
-"""What simulated rack is wanted, and the target that describes it."""
+"""Settings of a simulated rack, and its target."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rackgate.simulator.scenarios import Scenario, scenario
 
 CARD_SKU = "SIM-700"
 CARD_MODEL = "Simulated {sku} 141GB"
-_LOGIN = "RACKGATE_SIMULATED_CONTROLLER"  # a variable that nobody sets: the controller asks for nothing
+_LOGIN = "RACKGATE_SIMULATED_CONTROLLER"  # a variable that nobody sets, since the controller needs no login
 _CONTROLLER = Redfish(url="http://127.0.0.1", user_env=_LOGIN, password_env=_LOGIN, session=False)
-_ORDERED = Expect(
+_EXPECTED = Expect(
     pins={
         "driver": "580.82.07",
         "cuda": "13.0",
@@ -41,7 +41,7 @@ _ORDERED = Expect(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RackSettings:
-    """A simulated rack of `nodes` x `cards`, one engine per card, with a shipped scenario."""
+    """A simulated rack of `nodes` x `cards` with one engine per card and a shipped scenario."""
 
     nodes: int = 2
     cards: int = 2
@@ -55,10 +55,10 @@ class RackSettings:
 
 
 def chosen_scenario(settings: RackSettings) -> Scenario:
-    """Return the scenario; raises ValueError if it is unknown or names what this rack does not have."""
+    """Return the scenario; raises ValueError if it is unknown or needs cards or nodes that the rack lacks."""
     chosen = scenario(settings.scenario)
-    have = {node for node, _ in _names(settings)} | {card for _, cards in _names(settings) for card in cards}
-    lacking = [name for name in chosen.needs if name not in have]
+    names = {node for node, _ in _names(settings)} | {card for _, cards in _names(settings) for card in cards}
+    lacking = [name for name in chosen.needs if name not in names]
     if lacking:
         raise ValueError(
             f"scenario {chosen.name!r} needs {', '.join(lacking)}; "
@@ -69,7 +69,7 @@ def chosen_scenario(settings: RackSettings) -> Scenario:
 
 
 def simulated_target(settings: RackSettings) -> Target:
-    """Return the facts of the rack as far as they are known before it runs: no URLs."""
+    """Return the target before the rack runs, without URLs."""
     chosen = chosen_scenario(settings)
     nodes = tuple(
         Node(
@@ -79,7 +79,7 @@ def simulated_target(settings: RackSettings) -> Target:
                 for index, card in enumerate(cards)
             ),
             access=NodeAccess(root=_host_root(chosen.node(node).host_root), redfish=_CONTROLLER),
-            expect=_ORDERED,
+            expect=_EXPECTED,
         )
         for node, cards in _names(settings)
     )
@@ -109,7 +109,7 @@ def simulated_target(settings: RackSettings) -> Target:
 
 
 def _host_root(name: str) -> str:
-    """Return the name of a shipped stand-in for a host; raises ValueError that names the known ones."""
+    """Return the name of a shipped host root; raises ValueError with the known names."""
     folder = Path(str(files(__package__))) / "host_roots"
     known = sorted(path.name for path in folder.iterdir() if path.is_dir())
     if name not in known:
@@ -118,7 +118,7 @@ def _host_root(name: str) -> str:
 
 
 def pci_of(index: int) -> str:
-    """Return the PCI address of a node's card, the same on every node."""
+    """Return the PCI address of a card, which is the same on every node."""
     return f"0000:{0x1B + 0x0E * index:02x}:00.0"
 
 

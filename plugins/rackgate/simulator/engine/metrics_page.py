@@ -1,4 +1,4 @@
-"""The engine's own metrics page, with vLLM's names."""
+"""The metrics page of a simulated engine, with vLLM's names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TTFT_BUCKETS_S = (
 
 @dataclass(slots=True, kw_only=True)
 class EngineMetrics:
-    """Counters of one engine process; they begin at zero when it starts again."""
+    """Counters of one engine process; a restart resets them."""
 
     model: str
     prompt_tokens: int = 0
@@ -23,8 +23,8 @@ class EngineMetrics:
     ttft_counts: list[int] = field(default_factory=lambda: [0] * (len(_TTFT_BUCKETS_S) + 1))
     ttft_sum_s: float = 0.0
 
-    def first_token(self, ttft_s: float) -> None:
-        """Count one time to first token."""
+    def count_first_token(self, ttft_s: float) -> None:
+        """Add a time to first token to the histogram."""
         self.ttft_counts[bisect_left(_TTFT_BUCKETS_S, ttft_s)] += 1
         self.ttft_sum_s += ttft_s
 

@@ -1,4 +1,4 @@
-"""The simulated engine: OpenAI's API over the scheduler, one process per card."""
+"""HTTP server of a simulated engine: OpenAI's API over the scheduler."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ import time
 import uuid
 from dataclasses import replace
 
-from rackgate.simulator.engine.chat import DONE, BadRequest, ChatRequest, Frames, parse_request
-from rackgate.simulator.engine.embeddings import embedding_answer
 from rackgate.simulator.engine.metrics_page import EngineMetrics
+from rackgate.simulator.engine.model import answer_to
+from rackgate.simulator.engine.openai_api import (
+    DONE,
+    AnswerFrames,
+    BadRequest,
+    ChatRequest,
+    embedding_answer,
+    parse_request,
+)
 from rackgate.simulator.engine.scheduler import Scheduler
-from rackgate.simulator.engine.words import answer_to
 from rackgate.simulator.http_server import Exchange, json_bytes, openai_error
 from rackgate.simulator.knobs import CardKnobs
 
 _EVENTS = "text/event-stream; charset=utf-8"
-_SHAPED_TOKENS = 8  # JSON of a schema ends when the schema does
+_SHAPED_TOKENS = 8  # length of tool calls and of JSON of a schema
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class EngineServer:
-    """Answers the requests of one engine. `entity` goes out as `x-served-by`."""
+    """Answers the requests of one engine, which the header `x-served-by` names."""
 
     def __init__(
         self,
@@ -45,7 +51,7 @@ class EngineServer:
         self._answered: set[str] = set()
 
     def handle(self, exchange: Exchange) -> None:
-        """Answer one request, now or token by token."""
+        """Answer one request at once or token by token."""
         route = (exchange.method, exchange.path)
         if route == ("POST", "/v1/chat/completions"):
             self._generate(exchange, chat=True)
@@ -62,13 +68,13 @@ class EngineServer:
         else:
             exchange.respond(404, json_bytes({"detail": "Not Found"}))
 
-    def knows(self, prompt: str) -> bool:
-        """Return whether an answer to this prompt is in the cache of answers, and keep it there."""
+    def is_cached(self, prompt: str) -> bool:
+        """Return whether the cache of answers has this prompt, and add the prompt to it."""
         if not self.knobs.answers_cached:
             return False
-        known = prompt in self._answered
+        cached = prompt in self._answered
         self._answered.add(prompt)
-        return known
+        return cached
 
     def headers(self, exchange: Exchange) -> dict[str, str]:
         """Return the headers of every answer to this request."""
@@ -94,7 +100,7 @@ class EngineServer:
         exchange.respond(200, json_bytes({"object": "list", "data": [card]}), headers=self.headers(exchange))
 
     def _embed(self, exchange: Exchange) -> None:
-        """Answer with the vector of a text when its tokens have been read."""
+        """Answer with the vector of a text after the time that its prefill takes."""
         try:
             body, tokens = embedding_answer(exchange.body, self.model)
         except BadRequest as problem:
@@ -120,7 +126,7 @@ class EngineServer:
             exchange.respond(404, json_bytes({"detail": "Not Found"}))
             return
         try:
-            request = self._as_understood(parse_request(exchange.body, chat=chat))
+            request = self._supported(parse_request(exchange.body, chat=chat))
             self._check(request)
         except BadRequest as problem:
             self._refuse(exchange, problem)
@@ -131,7 +137,7 @@ class EngineServer:
         generation = _Generation(self, exchange, request, number)
         exchange.on_disconnect = generation.abandon
         if self.knobs.role_at_once and request.stream:
-            generation.announce()
+            generation.send_role()
         delay_ms = self.knobs.first_token_delay_ms + self.knobs.front_delay_ms
         crowded = self.scheduler.running >= self.knobs.slow_from_running
         if self.knobs.slow_every and number % self.knobs.slow_every == 0 and crowded:
@@ -143,8 +149,8 @@ class EngineServer:
         else:
             generation.begin()
 
-    def _as_understood(self, request: ChatRequest) -> ChatRequest:
-        """Return the request without what this engine does not heed."""
+    def _supported(self, request: ChatRequest) -> ChatRequest:
+        """Return the request without the features that this engine ignores."""
         if "shapeless" in self.knobs.api_defects:
             return replace(request, schema=None, tool=None)
         return request
@@ -161,21 +167,7 @@ class EngineServer:
 
 
 class _Generation:
-    """One request on its way through the scheduler (a `Work`)."""
-
-    __slots__ = (
-        *("_answer", "_arrived_s", "_broken", "_cached", "_exchange", "_frames", "_held", "_number"),
-        *(
-            "_produced",
-            "_request",
-            "_server",
-            "_submitted",
-            "max_tokens",
-            "prefill_left",
-            "prompt_tokens",
-            "reason",
-        ),
-    )
+    """A request that generates tokens (a `TokenSequence` of the scheduler)."""
 
     def __init__(self, server: EngineServer, exchange: Exchange, request: ChatRequest, number: int) -> None:
         self._server = server
@@ -185,7 +177,7 @@ class _Generation:
         self._arrived_s = server.loop.time() + server.knobs.front_delay_ms / 1e3
         self._answer = answer_to(request.prompt, server.model, server.seed)
         kind = "chatcmpl" if request.chat else "cmpl"
-        self._frames = Frames(request, f"{kind}-{uuid.uuid4().hex}")
+        self._frames = AnswerFrames(request, f"{kind}-{uuid.uuid4().hex}")
         self._held: list[bytes] = []
         self._produced = 0
         self._submitted = False
@@ -193,7 +185,7 @@ class _Generation:
         self._cached = round(request.prompt_tokens * server.knobs.prefix_cached_share)
         self.prefill_left = float(request.prompt_tokens - self._cached)
         self.max_tokens, self.reason = self._length()
-        self._broken = self._fate()
+        self._failure = self._planned_failure()
 
     def _length(self) -> tuple[int, str]:
         request, natural = self._request, self._answer.natural_tokens
@@ -203,26 +195,27 @@ class _Generation:
             return request.max_tokens, "length"
         return natural, "stop"
 
-    def _fate(self) -> str:
+    def _planned_failure(self) -> str:
+        """Return `error`, `cut` or `unended` for a request that fails half-way, else nothing."""
         knobs, number = self._server.knobs, self._number
-        if _falls_due(number, knobs.error_share, 0.0):
+        if _is_chosen(number, knobs.error_share, 0.0):
             return "error"
         if knobs.survivor_error_share and self._server.scheduler.another_is_down:
-            return "error" if _falls_due(number, knobs.survivor_error_share, 0.0) else ""
-        if _falls_due(number, knobs.truncate_share, 0.5):
+            return "error" if _is_chosen(number, knobs.survivor_error_share, 0.0) else ""
+        if _is_chosen(number, knobs.truncate_share, 0.5):
             return "cut"
-        if _falls_due(number, knobs.unended_share, 0.25):
+        if _is_chosen(number, knobs.unended_share, 0.25):
             return "unended"
         return ""
 
-    def announce(self) -> None:
-        """Begin the stream before there is a token."""
+    def send_role(self) -> None:
+        """Begin the stream before its first token."""
         self._start(self._frames.role())
 
     def begin(self) -> None:
-        """Hand the sequence to the scheduler, unless its client has gone."""
+        """Submit the sequence to the scheduler unless its client has disconnected."""
         if not self._exchange.finished:
-            if self._server.knows(self._request.prompt):
+            if self._server.is_cached(self._request.prompt):
                 self._replay()
                 return
             self._submitted = True
@@ -231,22 +224,22 @@ class _Generation:
             self._server.scheduler.submit(self)
 
     def _replay(self) -> None:
-        """Give the answer from the cache, a token every millisecond."""
+        """Stream the cached answer, a token every millisecond."""
         if not self.produce():
             self._server.loop.call_later(0.001, self._replay)
 
     def abandon(self) -> None:
-        """The client has gone: free the sequence's place."""
+        """Free the place of a sequence whose client has disconnected."""
         if self._submitted:
             self._server.metrics.finished["abort"] += 1
             self._server.scheduler.cancel(self)
 
     def produce(self) -> bool:
-        """Emit one token; return True after the last."""
+        """Emit one token; return True after the last token."""
         if self._exchange.finished:
             return True
         if self._produced == 0:
-            self._server.metrics.first_token(self._server.loop.time() - self._arrived_s)
+            self._server.metrics.count_first_token(self._server.loop.time() - self._arrived_s)
             if self._server.knobs.empty_output:
                 self._produced = self.max_tokens if self._server.knobs.empty_counted else 0
                 return self._finish(b"", "stop")
@@ -254,8 +247,8 @@ class _Generation:
         self._server.metrics.generation_tokens += 1
         word = self._answer.next_word()
         token = self._frames.token(word) if self._request.stream else word.encode()
-        if self._broken and self._produced >= max(1, self.max_tokens // 2):
-            return self._break(token)
+        if self._failure and self._produced >= max(1, self.max_tokens // 2):
+            return self._fail(token)
         if self._produced >= self.max_tokens:
             return self._finish(token, self.reason)
         self._emit(token)
@@ -294,22 +287,22 @@ class _Generation:
         self._exchange.end()
         return True
 
-    def _break(self, token: bytes) -> bool:
+    def _fail(self, token: bytes) -> bool:
         message = "EngineCore encountered an issue."
         if not self._request.stream:
             self._exchange.respond(500, openai_error(500, message, "InternalServerError"))
-        elif self._broken == "error":
+        elif self._failure == "error":
             self._emit(token + self._frames.error(message) + DONE, last=True)
             self._exchange.end()
         else:
             self._emit(token, last=True)
-            if self._broken == "unended":
+            if self._failure == "unended":
                 self._exchange.end()
             else:
                 self._exchange.cut()
         return True
 
 
-def _falls_due(number: int, share: float, phase: float) -> bool:
-    """Return True for `share` of all numbers, evenly spread; `phase` keeps two shares apart."""
+def _is_chosen(number: int, share: float, phase: float) -> bool:
+    """Return True for `share` of all numbers, evenly spread; different phases choose different numbers."""
     return int(number * share + phase) > int((number - 1) * share + phase)

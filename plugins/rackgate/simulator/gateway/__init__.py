@@ -1,1 +1,1 @@
-"""The simulated gateway."""
+"""The simulated gateway process."""

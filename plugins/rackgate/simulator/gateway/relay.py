@@ -1,4 +1,4 @@
-"""One request on its way through the gateway: which engine gets it, and what happens if that engine fails."""
+"""Relay of one request through the gateway, with failover to other engines."""
 
 from __future__ import annotations
 
@@ -10,32 +10,27 @@ from rackgate.simulator.gateway.upstream import Backend, Call, UpstreamLost
 from rackgate.simulator.http_server import Exchange, json_bytes, openai_error
 from rackgate.simulator.knobs import GatewayKnobs
 
-_PASSED_ON = ("content-type", "authorization", "x-request-id", "traceparent", "tracestate")
-_ANSWERED = ("content-type", "content-length", "retry-after")
+_REQUEST_HEADERS = ("content-type", "authorization", "x-request-id", "traceparent", "tracestate")
+_RESPONSE_HEADERS = ("content-type", "content-length", "retry-after")
 
 
 class Router(Protocol):
-    """Chooses engines and hears how they did."""
+    """Chooses the engines of requests and counts their outcomes."""
 
     knobs: GatewayKnobs
 
     def choose(self, tried: AbstractSet[str]) -> Backend | None:
-        """Return the next engine, or None when all were tried or are out of rotation."""
+        """Return the next engine; None if all are tried or out of rotation."""
 
     def failed(self, backend: Backend, detail: str, *, hung: bool) -> None:
-        """An engine lost a request."""
+        """Count a request that the engine lost."""
 
-    def finished(self, relay: Relay, *, ok: bool) -> None:
-        """The request is over."""
+    def finished(self, *, ok: bool) -> None:
+        """Count a finished request."""
 
 
 class Relay:
-    """Passes one exchange to an engine and its answer back, piece by piece (a `Listener`)."""
-
-    __slots__ = (
-        *("_backend", "_call", "_chunked", "_exchange", "_held", "_request_id"),
-        *("_router", "_status", "_timer", "_tried", "over"),
-    )
+    """Sends one request to an engine and streams the answer back (an `AnswerListener`)."""
 
     def __init__(self, router: Router, exchange: Exchange, request_id: str) -> None:
         self._router = router
@@ -48,11 +43,11 @@ class Relay:
         self._chunked = True
         self._held: list[bytes] = []
         self._status = 0
-        self.over = False
-        exchange.on_disconnect = self._client_gone
+        self.finished = False
+        exchange.on_disconnect = self._client_disconnected
 
     def attempt(self) -> None:
-        """Send the request to the next engine, or answer that there is none."""
+        """Send the request to the next engine, or refuse it if there is none."""
         backend = self._router.choose(self._tried)
         if backend is None:
             status = 502 if self._tried else 503
@@ -68,7 +63,7 @@ class Relay:
 
     def _request_to(self, backend: Backend) -> bytes:
         exchange = self._exchange
-        headers = {name: exchange.headers[name] for name in _PASSED_ON if name in exchange.headers}
+        headers = {name: exchange.headers[name] for name in _REQUEST_HEADERS if name in exchange.headers}
         headers |= {"x-request-id": self._request_id, "host": f"{backend.host}:{backend.port}"}
         headers["content-length"] = str(len(exchange.body))
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -76,10 +71,10 @@ class Relay:
         return head.encode("latin-1") + exchange.body
 
     def head(self, status: int, headers: dict[str, str]) -> None:
-        """Pass the status and the headers that concern the client."""
+        """Send status and headers to the client."""
         self._stop_timer()
         self._status = status
-        answer = {name: headers[name] for name in _ANSWERED if name in headers}
+        answer = {name: headers[name] for name in _RESPONSE_HEADERS if name in headers}
         answer["x-request-id"] = self._request_id
         if self._router.knobs.served_by_header and self._backend is not None:
             answer["x-served-by"] = self._backend.entity
@@ -87,7 +82,7 @@ class Relay:
         self._exchange.start(status, answer, chunked=self._chunked)
 
     def body(self, data: bytes) -> None:
-        """Pass a piece on at once, unless this gateway buffers."""
+        """Send a piece to the client, unless this gateway buffers streams."""
         if self._router.knobs.buffer_streams and self._chunked:
             self._held.append(data)
         elif self._chunked:
@@ -100,11 +95,11 @@ class Relay:
         if self._held:
             self._exchange.send(b"".join(self._held))
         self._exchange.end(chunked=self._chunked)
-        self._over(ok=self._status < 500)
+        self._finish(ok=self._status < 500)
 
     def lost(self, problem: UpstreamLost) -> None:
-        """Try another engine if the client has seen nothing; else say so inside the stream."""
-        backend = self._leave()
+        """Try another engine if the client has received nothing, else send an error inside the stream."""
+        backend = self._detach_backend()
         if backend is not None:
             self._router.failed(backend, str(problem), hung=False)
         if self._exchange.started:
@@ -115,20 +110,20 @@ class Relay:
                 self._exchange.end()
             else:
                 self._exchange.cut()
-            self._over(ok=False)
+            self._finish(ok=False)
         else:
-            self._again()
+            self._fail_over()
 
     def _stalled(self) -> None:
         self._timer = None
         if self._call is not None:
             self._call.cancel()
-        backend = self._leave()
+        backend = self._detach_backend()
         if backend is not None:
             self._router.failed(backend, "no byte of an answer in time", hung=True)
-        self._again()
+        self._fail_over()
 
-    def _again(self) -> None:
+    def _fail_over(self) -> None:
         if self._router.knobs.failover:
             self.attempt()
         else:
@@ -137,14 +132,14 @@ class Relay:
     def _refuse(self, status: int, message: str) -> None:
         headers = {"x-request-id": self._request_id}
         self._exchange.respond(status, openai_error(status, message, "BadGateway"), headers=headers)
-        self._over(ok=False)
+        self._finish(ok=False)
 
-    def _client_gone(self) -> None:
+    def _client_disconnected(self) -> None:
         if self._call is not None:
             self._call.cancel()
-        self._over(ok=False)
+        self._finish(ok=False)
 
-    def _leave(self) -> Backend | None:
+    def _detach_backend(self) -> Backend | None:
         self._stop_timer()
         backend, self._backend, self._call = self._backend, None, None
         if backend is not None:
@@ -156,8 +151,8 @@ class Relay:
             self._timer.cancel()
             self._timer = None
 
-    def _over(self, *, ok: bool) -> None:
-        self._leave()
-        if not self.over:
-            self.over = True
-            self._router.finished(self, ok=ok)
+    def _finish(self, *, ok: bool) -> None:
+        self._detach_backend()
+        if not self.finished:
+            self.finished = True
+            self._router.finished(ok=ok)

@@ -1,4 +1,4 @@
-"""The simulated gateway: OpenAI's API in front of the engines, with health checks, balance and failover."""
+"""The simulated gateway: OpenAI's API with health checks, load balancing and failover over the engines."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 from urllib.parse import urlsplit
 
+from rackgate.simulator.child_process import bound_socket, end_with_starter, read_plan, report_ports
 from rackgate.simulator.gateway.relay import Relay
 from rackgate.simulator.gateway.upstream import Backend, UpstreamLost, fetch
 from rackgate.simulator.http_server import Exchange, HttpConnection, json_bytes, openai_error
 from rackgate.simulator.knobs import GatewayKnobs, from_table
-from rackgate.simulator.lifeline import bound_socket, leave_on_end_of_input, read_plan, say
 
 _FIRST_TIMEOUT_S = 1.5
 _CHECK_TIMEOUT_S = 2.0
 _BAD_CHECKS_OUT = 2
 _HEALTH_REQUEST = b"GET /health HTTP/1.1\r\nhost: engine\r\n\r\n"
-_GENERATING = ("/v1/chat/completions", "/v1/completions")
+_RELAYED_PATHS = ("/v1/chat/completions", "/v1/completions")
 
 
 class _Gateway:
-    """Routes to the engine with the fewest outstanding requests per weight; ties go round."""
+    """Routes to the engine with the fewest outstanding requests per weight; ties go round robin."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.knobs = from_table(GatewayKnobs, plan["knobs"], "gateway")
@@ -31,7 +31,7 @@ class _Gateway:
         self.backends = [self._backend(entity, url) for entity, url in plan["engines"].items()]
         self.loop = asyncio.new_event_loop()
         self.in_flight = 0
-        self.turn = 0
+        self.turns = 0
         self.answered = {"ok": 0, "failed": 0, "refused": 0}
         self.failovers = 0
 
@@ -46,10 +46,10 @@ class _Gateway:
         )
 
     def run(self) -> None:
-        """Serve until the starter has gone."""
+        """Serve until the starter ends."""
         loop = self.loop
         asyncio.set_event_loop(loop)
-        leave_on_end_of_input(loop, loop.stop)
+        end_with_starter(loop, loop.stop)
         sock = bound_socket()
         port = sock.getsockname()[1]
         if self.knobs.health_checks:
@@ -57,22 +57,22 @@ class _Gateway:
             watchers = [loop.create_task(self.watch(backend)) for backend in self.backends]
         else:
             for backend in self.backends:
-                self.rotate(backend, into=True, detail="never checked")
+                self.set_rotation(backend, into=True, detail="never checked")
             watchers = []
         if self.knobs.listening:
             loop.run_until_complete(
                 loop.create_server(lambda: HttpConnection(self.handle), sock=sock, backlog=512)
             )
-        say({"gateway": port})
+        report_ports({"gateway": port})
         loop.run_forever()
         for watcher in watchers:
             watcher.cancel()
-        os._exit(0)  # a thread that still resolves a host's name must not keep us
+        os._exit(0)  # without waiting for a thread that still resolves the name of a host
 
     def handle(self, exchange: Exchange) -> None:
-        """Answer one request of a client."""
+        """Answer one request."""
         route = (exchange.method, exchange.path)
-        if exchange.method == "POST" and exchange.path in _GENERATING:
+        if exchange.method == "POST" and exchange.path in _RELAYED_PATHS:
             self.relay(exchange)
         elif route == ("GET", "/health"):
             serving = any(each.in_rotation for each in self.backends)
@@ -88,7 +88,7 @@ class _Gateway:
             exchange.respond(404, openai_error(404, "Not Found", "NotFoundError"))
 
     def relay(self, exchange: Exchange) -> None:
-        """Pass a request on, or refuse it when too many are in flight."""
+        """Relay a request, or refuse it if too many are in flight."""
         request_id = exchange.headers.get("x-request-id") or uuid.uuid4().hex
         if self.in_flight >= self.knobs.max_in_flight:
             self.answered["refused"] += 1
@@ -99,41 +99,41 @@ class _Gateway:
         Relay(self, exchange, request_id).attempt()
 
     def choose(self, tried: AbstractSet[str]) -> Backend | None:
-        """Return the least loaded engine in rotation that was not tried."""
-        able = [each for each in self.backends if each.in_rotation and each.entity not in tried]
-        if not able:
+        """Return the least loaded engine in rotation that is not in `tried`."""
+        candidates = [each for each in self.backends if each.in_rotation and each.entity not in tried]
+        if not candidates:
             return None
         if tried:
             self.failovers += 1
-        chosen = min(able, key=lambda each: ((each.outstanding + 1) / each.weight, each.last_turn))
-        self.turn += 1
-        chosen.last_turn = self.turn
+        chosen = min(candidates, key=lambda each: ((each.outstanding + 1) / each.weight, each.last_turn))
+        self.turns += 1
+        chosen.last_turn = self.turns
         return chosen
 
     def failed(self, backend: Backend, detail: str, *, hung: bool) -> None:
-        """Count a lost request, and take the engine out of rotation where checks can bring it back."""
+        """Count a lost request, and take the engine out of rotation if health checks can readmit it."""
         backend.failures += 1
         if self.knobs.health_checks:
             backend.needs_token = backend.needs_token or hung
-            self.rotate(backend, into=False, detail=detail)
+            self.set_rotation(backend, into=False, detail=detail)
 
-    def finished(self, relay: Relay, *, ok: bool) -> None:  # noqa: ARG002
-        """Count a request that is over."""
+    def finished(self, *, ok: bool) -> None:
+        """Count a finished request."""
         self.in_flight -= 1
         self.answered["ok" if ok else "failed"] += 1
 
     async def check_all(self) -> None:
-        """Check each engine once, so that the first request meets a known rack."""
+        """Check each engine once, before the first request."""
         await asyncio.gather(*(self.check(each, _FIRST_TIMEOUT_S) for each in self.backends))
 
     async def watch(self, backend: Backend) -> None:
-        """Check one engine for ever."""
+        """Check one engine periodically."""
         while True:
             await asyncio.sleep(self.knobs.health_interval_s)
             await self.check(backend)
 
     async def check(self, backend: Backend, timeout_s: float = _CHECK_TIMEOUT_S) -> None:
-        """Ask for health, and for a token from an engine that has to earn its place."""
+        """Request the health of an engine, and a token if it hung before or was never checked."""
         try:
             status, _ = await fetch(backend, _HEALTH_REQUEST, timeout_s)
             if status == 200 and backend.needs_token:
@@ -142,14 +142,14 @@ class _Gateway:
             backend.bad_checks += 1
             if backend.needs_token or backend.bad_checks >= _BAD_CHECKS_OUT:
                 backend.needs_token = True
-                self.rotate(backend, into=False, detail="health check timed out")
+                self.set_rotation(backend, into=False, detail="health check timed out")
         except UpstreamLost as problem:
-            self.rotate(backend, into=False, detail=str(problem))
+            self.set_rotation(backend, into=False, detail=str(problem))
         else:
             backend.bad_checks = 0
             if status == 200:
                 backend.needs_token = False
-            self.rotate(backend, into=status == 200, detail="" if status == 200 else f"HTTP {status}")
+            self.set_rotation(backend, into=status == 200, detail="" if status == 200 else f"HTTP {status}")
 
     def token_request(self) -> bytes:
         """Return a request for one token."""
@@ -158,8 +158,8 @@ class _Gateway:
         head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: engine\r\ncontent-length: {len(body)}\r\n\r\n"
         return head.encode() + body
 
-    def rotate(self, backend: Backend, *, into: bool, detail: str) -> None:
-        """Put an engine into rotation or take it out, and keep the moment."""
+    def set_rotation(self, backend: Backend, *, into: bool, detail: str) -> None:
+        """Put an engine into rotation or take it out, and store the time."""
         if into and backend.since_s and not self.knobs.readmits:
             return
         if backend.in_rotation != into or not backend.since_s:
@@ -168,7 +168,7 @@ class _Gateway:
         backend.detail = detail
 
     def status(self) -> dict[str, Any]:
-        """Return what the gateway knows; `since_s` are seconds of CLOCK_MONOTONIC."""
+        """Return the state of the gateway; `since_s` are seconds of CLOCK_MONOTONIC."""
         return {
             "in_flight": self.in_flight,
             "answered": self.answered,
@@ -188,7 +188,7 @@ class _Gateway:
         }
 
     def metrics(self) -> bytes:
-        """Return the same in Prometheus text."""
+        """Return the state as a Prometheus page."""
         rows: list[str] = ["# TYPE gateway_in_flight gauge", f"gateway_in_flight {self.in_flight}"]
         rows.append("# TYPE gateway_answers_total counter")
         rows += [f'gateway_answers_total{{outcome="{key}"}} {count}' for key, count in self.answered.items()]

@@ -1,4 +1,4 @@
-"""The gateway's side towards one engine: kept connections, and one call at a time on each."""
+"""The gateway's HTTP client: pooled connections to each engine, with one call at a time on each."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import httptools
 
 
 class UpstreamLost(Exception):
-    """The engine could not be reached, or its connection ended in the middle of an answer."""
+    """The engine could not be reached, or its connection ended before the answer was complete."""
 
 
-class Listener(Protocol):
-    """Who wants an engine's answer."""
+class AnswerListener(Protocol):
+    """Receives an engine's answer."""
 
     def head(self, status: int, headers: dict[str, str]) -> None:
-        """The head has come."""
+        """Take the head of the answer."""
 
     def body(self, data: bytes) -> None:
-        """One read's share of the body has come."""
+        """Take the part of the body that one read returned."""
 
     def done(self) -> None:
-        """The answer is complete."""
+        """Take note that the answer is complete."""
 
     def lost(self, problem: UpstreamLost) -> None:
-        """The connection ended before the answer did."""
+        """Take note that the connection ended before the answer was complete."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Backend:
-    """One engine as the gateway sees it."""
+    """The gateway's state of one engine."""
 
     entity: str
     host: str
@@ -51,11 +51,11 @@ class Backend:
 
 
 class Call:
-    """A call that is under way; `cancel` drops it and its connection."""
+    """A call in flight; `cancel` drops it and its connection."""
 
     __slots__ = ("_cancelled", "_task", "upstream")
 
-    def __init__(self, backend: Backend, request: bytes, listener: Listener) -> None:
+    def __init__(self, backend: Backend, request: bytes, listener: AnswerListener) -> None:
         self.upstream: Upstream | None = None
         self._cancelled = False
         self._task: asyncio.Task[None] | None = None
@@ -65,7 +65,7 @@ class Call:
         else:
             self._task = asyncio.get_running_loop().create_task(self._open(backend, request, listener))
 
-    async def _open(self, backend: Backend, request: bytes, listener: Listener) -> None:
+    async def _open(self, backend: Backend, request: bytes, listener: AnswerListener) -> None:
         if backend.delay_ms:
             await asyncio.sleep(backend.delay_ms / 1e3)
         if self._cancelled:
@@ -87,7 +87,7 @@ class Call:
             self.upstream.send(request, listener)
 
     def cancel(self) -> None:
-        """Stop caring; the engine sees the connection close."""
+        """Drop the call and close its connection."""
         self._cancelled = True
         if self.upstream is not None:
             self.upstream.forget()
@@ -99,19 +99,19 @@ class Upstream(asyncio.Protocol):
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._transport: asyncio.Transport | None = None
-        self._listener: Listener | None = None
+        self._listener: AnswerListener | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
         self._pieces: list[bytes] = []
         self._complete = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
+        """Store the transport."""
         if isinstance(transport, asyncio.Transport):
             self._transport = transport
 
-    def send(self, request: bytes, listener: Listener) -> None:
-        """Send a whole request; its answer goes to the listener."""
+    def send(self, request: bytes, listener: AnswerListener) -> None:
+        """Send a whole request; the listener receives the answer."""
         self._listener = listener
         self._complete = False
         self._headers = {}
@@ -120,11 +120,11 @@ class Upstream(asyncio.Protocol):
             self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
-        """Parse one read and pass on what it held of the body in one piece."""
+        """Parse one read; the listener receives its part of the body as one piece."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError:
-            raise  # a fault of ours, not of the engine: it belongs in the log
+            raise  # an error of this gateway, not of the engine: it belongs in the log
         except httptools.HttpParserError as problem:
             self._fail(f"not HTTP: {problem}")
             return
@@ -144,11 +144,11 @@ class Upstream(asyncio.Protocol):
                 listener.done()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect one header; names in lower case."""
+        """Collect one header; its name in lower case."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """Pass the head on."""
+        """Give the head to the listener."""
         if self._listener is not None:
             self._listener.head(self._parser.get_status_code(), self._headers)
 
@@ -157,18 +157,18 @@ class Upstream(asyncio.Protocol):
         self._pieces.append(body)
 
     def on_message_complete(self) -> None:
-        """Note that the answer is whole."""
+        """Mark the answer as complete."""
         self._complete = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the listener if its answer is not whole."""
+        """Tell the listener if its answer is incomplete."""
         self._transport = None
         if self in self._backend.idle:
             self._backend.idle.remove(self)
         self._fail(str(exc) if exc else "the engine closed the connection")
 
     def forget(self) -> None:
-        """Drop the connection without telling anyone."""
+        """Close the connection without a word to the listener."""
         self._listener = None
         self.close()
 
@@ -186,7 +186,7 @@ class Upstream(asyncio.Protocol):
 
 
 class _Collector:
-    """A listener that keeps a small answer."""
+    """A listener that collects a small answer."""
 
     def __init__(self, answer: asyncio.Future[tuple[int, bytes]]) -> None:
         self._answer = answer

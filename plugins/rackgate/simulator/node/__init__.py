@@ -1,1 +1,1 @@
-"""A simulated node: its cards, exporter and controller."""
+"""The process of a simulated node: its cards, exporter and management controller."""

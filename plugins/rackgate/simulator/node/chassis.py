@@ -1,4 +1,4 @@
-"""The management controller of a simulated node: DMTF's tree, as far as it is read."""
+"""Redfish resources of a simulated node's management controller."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 from rackgate.simulator.knobs import NodeKnobs
 
 _HOST_W = 400.0
-_LOSSES = 1.15
-"""What a host draws by itself, and what supplies and fans add to a card's power."""
+_LOSSES = 1.15  # of supplies and fans, as a factor of the cards' power
 
 _ROOT = "/redfish/v1"
 _TRAY = f"{_ROOT}/Chassis/Tray"
@@ -25,7 +24,7 @@ def _collection(*paths: str) -> dict[str, Any]:
 
 
 def chassis_resource(path: str, knobs: NodeKnobs, cards_w: float = 0.0) -> dict[str, Any] | None:
-    """Return one resource, None if there is none of that path; `cards_w` is what the node's cards draw."""
+    """Return the resource of a path, None if there is none; `cards_w` is the power of the node's cards."""
     state = "Disabled" if knobs.leak == "disabled" else "Enabled"
     wet = "Critical" if knobs.leak == "wet" else "OK"
     tree: dict[str, dict[str, Any]] = {

@@ -1,11 +1,11 @@
-"""The metrics page of a node in the shape of dcgm-exporter."""
+"""The metrics page of a simulated node, in the format of dcgm-exporter."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rackgate.simulator.knobs import CardKnobs
-from rackgate.simulator.node.thermal import CardSensors
+from rackgate.simulator.node.card_sensors import CardSensors
 
 _HELP = {
     "DCGM_FI_DEV_SM_CLOCK": ("gauge", "SM clock frequency (in MHz)."),
@@ -60,7 +60,7 @@ _FLOATS = frozenset({"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_ENFORCED_POWER_LIMI
 
 
 class ExporterCard:
-    """One card as the exporter sees it: its labels, its sensors, and what its telemetry hides."""
+    """A card of the exporter: its labels, its sensors, and the knobs of its telemetry."""
 
     __slots__ = ("knobs", "labels", "sensors")
 
@@ -85,7 +85,7 @@ class ExporterCard:
 
 
 def render_exporter(cards: Sequence[ExporterCard]) -> bytes:
-    """Return the page; a card that is absent has no line at all."""
+    """Return the page; an absent card has no lines."""
     shown = [(card, card.sensors.fields()) for card in cards if not card.knobs.absent_from_exporter]
     lines = []
     for name, (kind, text) in _HELP.items():

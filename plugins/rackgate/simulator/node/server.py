@@ -1,7 +1,7 @@
-"""One simulated node: its exporter, its control port, and one forked engine process per card.
+"""Process of a simulated node: exporter, control port, and a forked engine process for each card.
 
-The loop is left for each fork, so that an engine starts with a loop of its own and the node's telemetry
-outlives any engine.
+The event loop stops for each fork, so that an engine starts with its own loop. The node's telemetry outlives
+its engines.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import sys
 from typing import Any
 
 from rackgate.simulator.card_state import Slot, open_state
+from rackgate.simulator.child_process import (
+    bound_socket,
+    die_with_parent,
+    end_with_starter,
+    read_plan,
+    report_ports,
+)
 from rackgate.simulator.engine.scheduler import Scheduler
 from rackgate.simulator.engine.server import EngineServer
 from rackgate.simulator.http_server import Exchange, HttpConnection, json_bytes
 from rackgate.simulator.knobs import CardKnobs, NodeKnobs, from_table
-from rackgate.simulator.lifeline import (
-    bound_socket,
-    die_with_parent,
-    leave_on_end_of_input,
-    read_plan,
-    say,
-)
+from rackgate.simulator.node.card_sensors import CardSensors
 from rackgate.simulator.node.chassis import chassis_resource
 from rackgate.simulator.node.exporter import ExporterCard, render_exporter
-from rackgate.simulator.node.thermal import CardSensors
 from rackgate.simulator.settings import pci_of
 
 _TICK_S = 0.1
@@ -36,7 +36,7 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Node:
-    """The node process. `plan` is the JSON value that the starter wrote."""
+    """A node. `plan` is the JSON value from the starter."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.name: str = plan["node"]
@@ -86,7 +86,7 @@ class _Node:
         )
 
     def run(self) -> None:
-        """Serve until the starter has gone."""
+        """Serve until the starter ends."""
         loop = self.loop
         exporter, control = bound_socket(), bound_socket()
         if self.knobs.exporter_listening:
@@ -94,11 +94,11 @@ class _Node:
                 loop.create_server(lambda: HttpConnection(self.export), sock=exporter)
             )
         loop.run_until_complete(loop.create_server(lambda: HttpConnection(self.control), sock=control))
-        self.fork_wanted()
-        leave_on_end_of_input(loop, self.leave)
+        self.start_wanted_engines()
+        end_with_starter(loop, self.end)
         loop.add_signal_handler(signal.SIGCHLD, self.reap)
         loop.call_soon(self.tick)
-        say(
+        report_ports(
             {
                 "exporter": exporter.getsockname()[1],
                 "control": control.getsockname()[1],
@@ -107,7 +107,7 @@ class _Node:
         )
         while True:
             loop.run_forever()
-            self.fork_wanted()
+            self.start_wanted_engines()
 
     def tick(self) -> None:
         """Advance the cards' sensors."""
@@ -119,8 +119,8 @@ class _Node:
             self.exporter.close()
         self.loop.call_later(_TICK_S, self.tick)
 
-    def fork_wanted(self) -> None:
-        """Start the engines that were asked for; called only while the loop stands still."""
+    def start_wanted_engines(self) -> None:
+        """Start the requested engines; called only while the loop is stopped."""
         while self.wanted:
             index = self.wanted.pop(0)
             state = self.states[index]
@@ -130,7 +130,7 @@ class _Node:
             state[Slot.KILL_PID] = self.fork(None) if self.cards[index].kill_hits_decoy else state[Slot.PID]
 
     def fork(self, index: int | None) -> int:
-        """Return the pid of a new engine process, or of a decoy that does nothing."""
+        """Return the pid of a new engine process, or of an idle decoy without an index."""
         node = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -138,16 +138,16 @@ class _Node:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 die_with_parent(node)
-                os.closerange(3, 1 << 20)  # or clients of the node would wait on the engine's copies
+                os.closerange(3, 1 << 20)  # else its copies keep the node's connections open
                 os.close(0)
-                self.be_engine(index) if index is not None else _be_decoy()
-            except BaseException:  # noqa: BLE001  # the child must not run on as a second node
+                self.run_engine(index) if index is not None else _run_decoy()
+            except BaseException:  # noqa: BLE001  # the child must not continue as a second node
                 sys.excepthook(*sys.exc_info())
             os._exit(1)
         return pid
 
-    def be_engine(self, index: int) -> None:
-        """Serve as the engine of one card; never returns while the process lives."""
+    def run_engine(self, index: int) -> None:
+        """Serve as the engine of one card until the process ends."""
         knobs, state = self.cards[index], self.states[index]
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
@@ -175,7 +175,7 @@ class _Node:
         loop.run_forever()
 
     def reap(self) -> None:
-        """Note which engines have ended."""
+        """Clear the state of ended engines."""
         while True:
             try:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -190,7 +190,7 @@ class _Node:
                     for slot in (Slot.PID, Slot.SERVING, Slot.RUNNING, Slot.WAITING, Slot.KV_TOKENS):
                         state[slot] = 0
 
-    def leave(self) -> None:
+    def end(self) -> None:
         """End the engines and this process."""
         for state in self.states:
             for slot in (Slot.PID, Slot.KILL_PID):
@@ -203,12 +203,12 @@ class _Node:
 
     @property
     def exporter_lost(self) -> bool:
-        """Whether the first card has worked for as long as the exporter lasts."""
-        lasts_s = self.knobs.exporter_lost_after_busy_s
-        return lasts_s is not None and self.states[0][Slot.BUSY_S] >= lasts_s
+        """Whether the first card has worked as long as the exporter lives."""
+        lifetime_s = self.knobs.exporter_lost_after_busy_s
+        return lifetime_s is not None and self.states[0][Slot.BUSY_S] >= lifetime_s
 
     def export(self, exchange: Exchange) -> None:
-        """Answer the exporter's clients."""
+        """Answer a request to the exporter."""
         if self.exporter_lost:
             exchange.cut()
         elif exchange.path == "/metrics":
@@ -219,7 +219,7 @@ class _Node:
             exchange.respond(404, b"not found\n", content_type="text/plain")
 
     def control(self, exchange: Exchange) -> None:
-        """Answer `GET /control/engines`, `POST /control/engines/gpuI/start`, and for the chassis."""
+        """Answer `GET /control/engines`, `POST /control/engines/gpuI/start` and requests to the chassis."""
         if exchange.path.startswith("/redfish/"):
             self._chassis(exchange)
             return
@@ -247,7 +247,7 @@ class _Node:
             exchange.respond(404, b"")
 
     def start(self, index: int) -> None:
-        """Ask for an engine, unless it runs or its card does not let it come back."""
+        """Request the start of an engine, unless it runs or its card prevents a restart."""
         card = self.cards[index]
         if card.listening and card.restart_works and not self.states[index][Slot.KILL_PID]:
             self.wanted.append(index)
@@ -266,7 +266,7 @@ class _Node:
         }
 
 
-def _be_decoy() -> None:
+def _run_decoy() -> None:
     while True:
         signal.pause()
 

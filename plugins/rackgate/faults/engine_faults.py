@@ -1,4 +1,4 @@
-"""The kill fault: SIGKILL, proven by silence; healed by a restart, proven by a token."""
+"""Faults of one engine: its process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from rackgate.nouns.engine import Engine, Killable
 
 
 class KillEngine:
-    """Kills one engine. `deadline_s` bounds the proof of the effect and the proof of the healing."""
+    """Kills an engine with SIGKILL and heals it by a restart.
+
+    `deadline_s` bounds each proof. Raises TypeError if this run cannot kill the engine.
+    """
 
     kind = "kill"
 
@@ -20,15 +23,15 @@ class KillEngine:
         self._engine = engine
         self._handle: Killable = engine.handle
         self._deadline_s = deadline_s
-        self._hurt = False
+        self._killed = False
 
     def inject(self) -> None:
         """Send SIGKILL."""
-        self._hurt = True
+        self._killed = True
         self._handle.kill()
 
     def prove(self) -> bool:
-        """Return whether the process is gone and no token comes out any more."""
+        """Return whether the process is gone and the engine gives no token, within 5 s."""
         end = time.monotonic() + min(5.0, self._deadline_s)
         while time.monotonic() < end:
             if not self._handle.alive() and not gives_token(self._engine, 1.0):
@@ -37,11 +40,11 @@ class KillEngine:
         return False
 
     def heal(self) -> None:
-        """Start the engine again; nothing happens if it was never hurt or is healed already."""
-        if self._hurt:
+        """Start the engine again if it was killed and not yet restarted."""
+        if self._killed:
             self._handle.restart()
-            self._hurt = False
+            self._killed = False
 
     def prove_healed(self) -> bool:
-        """Return whether a token comes out before the deadline."""
+        """Return whether the engine gives a token before the deadline."""
         return wait_for_token(self._engine, self._deadline_s)

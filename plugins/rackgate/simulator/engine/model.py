@@ -1,4 +1,4 @@
-"""The simulated model's words: an answer that depends on the prompt only, one word per token."""
+"""The simulated model: its answer depends on the prompt only, and each token is a word."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MASK = (1 << 64) - 1
 
 
 class Answer:
-    """A stream of words from one seed. `natural_tokens` is where the model would stop by itself."""
+    """A stream of words from one seed. `natural_tokens` is the length at which the model stops by itself."""
 
     __slots__ = ("_index", "_state", "natural_tokens")
 
@@ -36,7 +36,7 @@ class Answer:
         self.natural_tokens = 24 + seed % 104
 
     def next_word(self) -> str:
-        """Return the next token's text; never the same word twice in a row."""
+        """Return the text of the next token; two neighbouring words differ."""
         self._state = (self._state * _MULTIPLIER + _INCREMENT) & _MASK
         first = self._index < 0
         step = 1 + (self._state >> 33) % (len(_WORDS) - 1)
@@ -46,11 +46,11 @@ class Answer:
 
 
 def answer_to(prompt: str, model: str, seed: int) -> Answer:
-    """Return the answer to a prompt; the same for the same model and seed on every engine."""
+    """Return the answer to a prompt, which is the same on every engine of the same model and seed."""
     digest = hashlib.blake2b(f"{model}\0{seed}\0{prompt}".encode(), digest_size=8).digest()
     return Answer(int.from_bytes(digest, "big"))
 
 
 def count_tokens(prompt: str) -> int:
-    """Return the number of words, at least 1: this model's tokens are words."""
+    """Return the number of words, at least 1."""
     return max(1, len(prompt.split()))

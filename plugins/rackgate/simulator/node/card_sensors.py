@@ -1,4 +1,4 @@
-"""Power, temperature and clocks of one simulated card, from the work that its engine does."""
+"""Sensors of a simulated card: power, temperature, clocks and counters, from the work of its engine."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _MIB_PER_TOKEN = 0.125
 _TOTAL_MIB = 144384
 _PCIE_LANES = 16
 _PCIE_GENERATION = 5
-_XIDS_IN_TURN = (48, 74)
+_ALTERNATING_XIDS = (48, 74)
 
 
 @dataclass(slots=True, kw_only=True)
 class CardSensors:
-    """A first-order thermal model: T moves to ambient + resistance x power with one time constant.
+    """A first-order thermal model: T approaches ambient + resistance x power with one time constant.
 
-    `tick` integrates since the last one. Above the slowdown temperature the clock factor falls, which
-    slows the engine through the shared state. Power stays at its limit, where the limit works.
+    Above the slowdown temperature the clock factor falls, which slows the engine through the shared state.
+    A working power limit caps the power.
     """
 
     knobs: CardKnobs
@@ -76,11 +76,11 @@ class CardSensors:
 
     @property
     def clock_factor(self) -> float:
-        """1.0, or less while the card is throttled."""
+        """Factor of the clock: 1.0, or less while the card is throttled."""
         return self.knobs.slowdown_clock_factor if self.throttled else 1.0
 
     def fields(self) -> dict[str, float]:
-        """Return the card's values by dcgm-exporter's names."""
+        """Return the card's values by their names in dcgm-exporter."""
         used_mib = round(_WEIGHTS_MIB + _MIB_PER_TOKEN * self.state[Slot.KV_TOKENS])
         if not self.state[Slot.SERVING]:
             used_mib = 0
@@ -108,12 +108,12 @@ class CardSensors:
         }
 
     def _last_xid(self) -> int:
-        """Return the gauge as it stands, or the latest of two codes that come in turn with work."""
+        """Return the XID of the gauge; XIDs that come with work alternate between two codes."""
         came = int(self.knobs.xids_per_busy_s * self._busy_s)
-        return _XIDS_IN_TURN[came % 2] if came else self.knobs.last_xid
+        return _ALTERNATING_XIDS[came % 2] if came else self.knobs.last_xid
 
     def _health(self) -> dict[str, float]:
-        """Return the counters of memory and links, and the limit: what changes seldom or never."""
+        """Return the power limit and the counters of memory and links."""
         knobs, busy_s = self.knobs, self._busy_s
         return {
             "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": knobs.power_limit_w,
