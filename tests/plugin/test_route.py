@@ -21,7 +21,7 @@ from rackgate.loadgen.results.table_file import read_samples
 from rackgate.nouns.route import DIRECT, Route
 from rackgate.simulator import RackSettings, start_rack
 
-pytestmark = [pytest.mark.slow, pytest.mark.own_process]
+pytestmark = pytest.mark.slow
 
 
 def openssl(*arguments):
