@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).parent))
 
 ROOT = Path(__file__).parents[2]
 TRIES = 3
-AT_ONCE = 4
+AT_ONCE = 3
 """A run waits for most of its time: so many share two cores without making each other late."""
 WITHOUT = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio")
 """Plugins that cost seconds and change nothing about the run."""
