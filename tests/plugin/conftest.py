@@ -7,36 +7,9 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpcore
-import httptools
-import httpx
-import msgspec
-import numpy as np
-import prometheus_client
-import pyarrow.compute
-import pyarrow.parquet
 import pytest
-import uvloop
 
-import rackgate.api
-import rackgate.plugin.startup
-import rackgate_reports.render
 from rackgate.evidence.record import read_records
-
-IMPORTED = (
-    httpcore,
-    httptools,
-    httpx,
-    msgspec,
-    np,
-    prometheus_client,
-    pyarrow,
-    uvloop,
-    rackgate,
-    rackgate_reports,
-)
-"""A run in this process forgets its imports: compiled modules cannot be imported again, and two copies of the
-others would have two classes of each exception."""
 
 CONFTEST = """
 import json, os, pathlib
@@ -161,21 +134,33 @@ def no_rackgate_environment(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def run(pytester, request):
-    """Run pytest and return what it left: here, or in a process of its own where the test asks for one.
+def run(request, pytester, tmp_path):
+    """Run pytest in a process of its own and return what it left.
 
-    A process of its own costs two seconds, for the imports alone.
+    It is a fork of a process that has imported all modules, or, where the test is marked with `own_process`,
+    a new interpreter.
     """
-    own = request.node.get_closest_marker("own_process") is not None
+    anew = request.node.get_closest_marker("own_process") is not None
 
     def run(*arguments, out="run"):
-        given = [str(argument) for argument in arguments]
-        start = pytester.runpytest_subprocess if own else pytester.runpytest_inprocess
-        result = start(*WITHOUT, *given)
-        text = re.sub(r"\x1b\[[0-9;]*m", "", result.stdout.str() + "\n" + result.stderr.str())
-        return Outcome(exit_code=int(result.ret), text=text, folder=pytester.path / out)
+        if anew:
+            done = pytester.runpytest_subprocess(*WITHOUT, *map(str, arguments))
+            return _outcome(int(done.ret), done.stdout, done.stderr, pytester.path / out)
+        forked_pytest = request.getfixturevalue("forked_pytest")
+        done = forked_pytest.run(
+            [f"--basetemp={tmp_path / 'base'}", *WITHOUT, *arguments],
+            folder=pytester.path,
+            environment=os.environ,
+            timeout_s=180,
+        )
+        return _outcome(done.returncode, done.stdout, done.stderr, pytester.path / out)
 
     return run
+
+
+def _outcome(exit_code, output, errors, folder):
+    text = re.sub(r"\x1b\[[0-9;]*m", "", f"{output}\n{errors}")
+    return Outcome(exit_code=exit_code, text=text, folder=folder)
 
 
 @pytest.fixture

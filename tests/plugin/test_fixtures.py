@@ -9,7 +9,7 @@ import pytest
 
 from rackgate_fixtures import plugin as fixtures
 
-pytestmark = [pytest.mark.slow, pytest.mark.own_process]
+pytestmark = pytest.mark.slow
 
 TINY = Path(__file__).parents[1] / "engines" / "tiny_engine.py"
 MARKED = """import pytest

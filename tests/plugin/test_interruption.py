@@ -13,7 +13,7 @@ import pytest
 from rackgate.engines import launch_records
 from rackgate.evidence.record import read_records
 
-pytestmark = [pytest.mark.slow, pytest.mark.own_process]
+pytestmark = pytest.mark.slow
 
 TINY = Path(__file__).parent.parent / "engines" / "tiny_engine.py"
 TARGET = """

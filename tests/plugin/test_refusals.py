@@ -75,7 +75,6 @@ def test_markers_that_a_conftest_registers_late_are_known(extend, run):
     assert 5 == run("-m", "rack_acceptance and not slow(by=3)", "--collect-only").exit_code
 
 
-@pytest.mark.own_process
 def test_a_project_may_use_markers_of_its_own_that_it_never_registered(pytester, run):
     pytester.makepyfile("import pytest\n@pytest.mark.gpu\ndef test_one(): pass")
     assert 0 == run("-m", "gpu").exit_code

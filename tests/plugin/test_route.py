@@ -22,7 +22,7 @@ from rackgate.nouns.route import DIRECT, Route
 from rackgate.simulator.rack import start_rack
 from rackgate.simulator.settings import RackSettings
 
-pytestmark = [pytest.mark.slow, pytest.mark.own_process]
+pytestmark = pytest.mark.slow
 
 
 def openssl(*arguments):

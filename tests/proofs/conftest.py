@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from rackgate.simulator.scenarios import scenarios
+sys.path.append(str(Path(__file__).parent))
 
 ROOT = Path(__file__).parents[2]
 TRIES = 3
+AT_ONCE = 3
+"""A run waits for most of its time: so many share two cores without making each other late."""
 WITHOUT = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio")
 """Plugins that cost seconds and change nothing about the run."""
 
@@ -44,44 +45,35 @@ class Outcome:
         return self.of("end")[0]
 
 
-@pytest.fixture
-def run_ladder(tmp_path):
-    """Run `pytest -m rack_acceptance` in the checkout and give what it recorded."""
-    return lambda *options, timeout_s=400: _run(tmp_path / "run", options, timeout_s)
+@dataclass(frozen=True)
+class Runs:
+    """Starts acceptance runs in the checkout. They may be asked for from several threads."""
 
+    forked_pytest: Any
 
-@pytest.fixture(scope="session")
-def proof_runs(request, tmp_path_factory):
-    """Run the scenarios that this session asks for, three at a time, and give each one's outcome.
+    def process(self, folder, options, timeout_s):
+        """Run `pytest -m rack_acceptance`; return the ended process."""
+        return self.forked_pytest.run(
+            ["-m", "rack_acceptance", *WITHOUT, "--rack-out", folder, *options],
+            folder=ROOT,
+            environment=ENVIRONMENT,
+            timeout_s=timeout_s,
+        )
 
-    A run waits for most of its time, so that three share two cores. Those of a long profile begin.
-    """
-    keys = {item.callspec.params["proof_run"] for item in request.session.items if _asks(item)}
-    keys |= {("no_failover", "fault_injection", "smoke")}  # the ladder's too
-    folder = tmp_path_factory.mktemp("proofs")
-    with ThreadPoolExecutor(max_workers=3) as pool:
-        runs = {
-            key: pool.submit(_run, folder / "-".join(key), _options(*key), 400)
-            for key in sorted(keys, key=lambda key: (key[2] == "smoke", key))
-        }
-        yield lambda key: runs[key].result()
-        pool.shutdown(cancel_futures=True)
+    def outcome(self, folder, options, disturbed, timeout_s=400):
+        """Run until the machine let the load generator be exact: of a late one, UNKNOWN is right."""
+        for number in range(TRIES):
+            outcome = self._once(folder.with_name(f"{folder.name}-{number}"), options, timeout_s)
+            if not disturbed(outcome):
+                break
+        return outcome
 
-
-def _asks(item):
-    return "proof_run" in getattr(getattr(item, "callspec", None), "params", ())
-
-
-def _options(scenario, stage, profile):
-    size = scenarios()[scenario].size
-    target = (f"--rack-target=sim:{size}",) if size else ()
-    return "--rack-scenario", scenario, "--rack-stage", stage, "--rack-profile", profile, *target
-
-
-@pytest.fixture
-def run_pytest(tmp_path):
-    """Run `pytest -m rack_acceptance` in the checkout and give the process, whatever it recorded."""
-    return lambda *options, timeout_s=60: _process(tmp_path / "run", options, timeout_s)
+    def _once(self, folder, options, timeout_s):
+        done = self.process(folder, options, timeout_s)
+        path = folder / "evidence" / "records.jsonl"
+        assert path.exists(), done.stdout[-3000:] + done.stderr[-3000:]
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return Outcome(done.returncode, done.stdout + done.stderr, folder, records)
 
 
 # Taken once: pytest writes into the environment while the threads of the proofs read it.
@@ -90,37 +82,43 @@ ENVIRONMENT = {
 }
 
 
-def _process(folder, options, timeout_s):
-    command = [sys.executable, "-m", "pytest", "-m", "rack_acceptance", *WITHOUT]
-    return subprocess.run(
-        [*command, "--rack-out", str(folder), *options],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
+@pytest.fixture(scope="session")
+def runs(forked_pytest):
+    return Runs(forked_pytest)
 
 
-def _run(folder, options, timeout_s):
-    """Run until the machine lets the load generator be exact: a late one says UNKNOWN, and is right."""
-    for number in range(TRIES):
-        outcome = _run_once(folder.with_name(f"{folder.name}-{number}"), options, timeout_s)
-        if not _disturbed(outcome, options):
-            break
-    return outcome
+@pytest.fixture
+def run_ladder(runs, tmp_path):
+    """Run `pytest -m rack_acceptance` in the checkout and give what it recorded."""
+    return lambda *options: runs.outcome(tmp_path / "run", options, has_late_load)
 
 
-def _disturbed(outcome, options):
-    handicapped = any(scenarios()[option].instrument for option in options if option in scenarios())
-    reasons = {one["reason"] for one in outcome.of("verdict") if one["verdict"] == "UNKNOWN"}
-    return "instrument" in reasons and not handicapped
+@pytest.fixture
+def run_pytest(runs, tmp_path):
+    """Run `pytest -m rack_acceptance` in the checkout and give the process, whatever it recorded."""
+    return lambda *options: runs.process(tmp_path / "run", options, timeout_s=60)
 
 
-def _run_once(folder, options, timeout_s):
-    done = _process(folder, options, timeout_s)
-    path = folder / "evidence" / "records.jsonl"
-    assert path.exists(), done.stdout[-3000:] + done.stderr[-3000:]
-    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return Outcome(done.returncode, done.stdout + done.stderr, folder, records)
+@pytest.fixture(scope="session")
+def proof_runs(request, runs, tmp_path_factory):
+    """Run the scenarios that this session asks for, several at a time, and give each one's outcome.
+
+    Each is a `ProofRun`, the parameter `proof_run` of the tests. The longest begin.
+    """
+    asked = {item.callspec.params["proof_run"] for item in request.session.items if _asks(item)}
+    folder = tmp_path_factory.mktemp("proofs")
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        started = {
+            run: pool.submit(runs.outcome, folder / str(run), run.options, run.is_disturbed)
+            for run in sorted(asked, key=lambda run: (bool(run.stage), run.profile == "smoke", str(run)))
+        }
+        yield lambda run: started[run].result()
+        pool.shutdown(cancel_futures=True)
+
+
+def _asks(item):
+    return "proof_run" in getattr(getattr(item, "callspec", None), "params", ())
+
+
+def has_late_load(outcome):
+    return "instrument" in {one["reason"] for one in outcome.of("verdict") if one["verdict"] == "UNKNOWN"}

@@ -6,14 +6,16 @@ import json
 from importlib.resources import files
 
 import pytest
+from proof_run import ProofRun
 
 from rackgate.cli import main
 
 pytestmark = pytest.mark.proof
 
 
-def test_a_healthy_rack_is_accepted_and_again_from_its_evidence_alone(run_ladder, capsys):
-    outcome = run_ladder()
+@pytest.mark.parametrize("proof_run", [ProofRun("healthy")], ids=str)
+def test_a_healthy_rack_is_accepted_and_again_from_its_evidence_alone(proof_run, proof_runs, capsys):
+    outcome = proof_runs(proof_run)
     assert 0 == outcome.exit_status, outcome.output[-4000:]
     assert "ACCEPTED" == outcome.end["headline"].split(":")[0]
     assert outcome.end["accepted"]
@@ -26,8 +28,9 @@ def test_a_healthy_rack_is_accepted_and_again_from_its_evidence_alone(run_ladder
     assert (0, {}) == _judged_again(outcome, capsys)
 
 
-def test_one_slow_card_is_quarantined_and_the_other_three_go_on(run_ladder, capsys):
-    outcome = run_ladder("--rack-scenario", "slow_card")
+@pytest.mark.parametrize("proof_run", [ProofRun("slow_card")], ids=str)
+def test_one_slow_card_is_quarantined_and_the_other_three_go_on(proof_run, proof_runs, capsys):
+    outcome = proof_runs(proof_run)
     assert 1 == outcome.exit_status
     assert outcome.end["headline"].startswith("NOT ACCEPTED: 3 of 4 cards qualified")
     assert {"node1/gpu1"} == {gate["entity"] for gate in outcome.of("gate")}
@@ -62,8 +65,9 @@ def _judged_again(outcome, capsys):
     return status, judged["changed"]
 
 
-def test_a_gateway_without_failover_is_not_accepted(proof_runs):
-    outcome = proof_runs(("no_failover", "fault_injection", "smoke"))
+@pytest.mark.parametrize("proof_run", [ProofRun("no_failover", "fault_injection")], ids=str)
+def test_a_gateway_without_failover_is_not_accepted(proof_run, proof_runs):
+    outcome = proof_runs(proof_run)
     assert 1 == outcome.exit_status
     bad = {one["slo"] for one in outcome.of("verdict") if one["verdict"] != "PASS"}
     # Nobody owns up to the failures at the dead engine, so they count against the survivors too.

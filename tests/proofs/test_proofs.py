@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import pytest
+from proof_run import all_proof_runs
 
 from rackgate.cli.checks import describe_checks
 from rackgate.simulator.scenarios import scenarios
 
 pytestmark = pytest.mark.proof
-
-GROUPS = defaultdict(list)
-for _scenario in scenarios().values():
-    for _proof in _scenario.proofs:
-        GROUPS[_scenario.name, _proof.stage, _proof.profile].append(_proof)
 
 
 def test_every_shipped_check_is_proven_to_fail_and_to_be_unknown():
@@ -27,34 +21,18 @@ def test_every_shipped_check_is_proven_to_fail_and_to_be_unknown():
     assert {summary["checks"]} == set(summary.values())
 
 
-def test_every_proof_names_a_check_that_exists():
-    known = {check["id"] for check in describe_checks()["checks"]}
-    named = {check for proofs in GROUPS.values() for proof in proofs for check in proof.checks}
-    assert set() == named - known
+def test_every_proof_names_a_check_that_exists_and_belongs_to_a_run():
+    proofs = [proof for scenario in scenarios().values() for proof in scenario.proofs]
+    assert set() == {check for proof in proofs for check in proof.checks} - {
+        check["id"] for check in describe_checks()["checks"]
+    }
+    assert sorted(map(repr, proofs)) == sorted(
+        repr(proof) for run in all_proof_runs() for proof in run.proofs
+    )
 
 
-@pytest.mark.parametrize("proof_run", [pytest.param(key, id="-".join(key)) for key in GROUPS])
+@pytest.mark.parametrize("proof_run", all_proof_runs(), ids=str)
 def test_a_scenario_makes_its_checks_say_so(proof_run, proof_runs):
     outcome = proof_runs(proof_run)
     assert 1 == outcome.exit_status, outcome.output[-3000:]
-    somewhere = bool(scenarios()[proof_run[0]].needs)
-    for proof in GROUPS[proof_run]:
-        for check in proof.checks:
-            found = outcome.verdicts(check)
-            assert str(proof.verdict) == found[proof.entity]["verdict"], found[proof.entity]
-            assert "" == found[proof.entity]["skipped"]
-            assert set(proof.shows) <= {link["name"] for link in found[proof.entity]["diagnosis"]}
-            if somewhere:
-                assert _entities(proof_run, check) >= _not_accepted(found), found
-
-
-def _entities(proof_run, check):
-    """Entities that a proof names for the check; a node with something wrong takes its cards along."""
-    named = {proof.entity for proof in GROUPS[proof_run] if check in proof.checks}
-    nodes, size = scenarios()[proof_run[0]].nodes, scenarios()[proof_run[0]].size
-    cards = {f"{node}/gpu{index}" for node in nodes for index in range(2)}
-    return named | cards | (set(nodes) if size else set())
-
-
-def _not_accepted(found):
-    return {entity for entity, verdict in found.items() if verdict["verdict"] in ("FAIL", "UNKNOWN")}
+    assert [] == proof_run.unproven(outcome)
