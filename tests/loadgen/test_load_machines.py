@@ -110,7 +110,7 @@ def test_machines_with_other_clocks_measure_what_the_server_did_on_its_own(
         assert len(clock.readings) >= 2
         for reading in clock.readings:
             assert abs(reading.offset_ns - ahead_s * 1e9) <= reading.uncertainty_ns
-        assert "" == clock.trouble(limit_ms=50.0)
+        assert "" == clock.problem(limit_ms=50.0)
     host = HTTPConnection(reference.removeprefix("http://"))
     host.request("GET", "/stamps")
     stamps = json.loads(host.getresponse().read())
@@ -160,8 +160,8 @@ def test_what_a_lost_machine_measured_is_kept_and_the_load_is_unknown(tmp_path, 
     with start_load(ENDLESS, [endpoint], label="t", samples_path=path, seed=1, machines=machines) as running:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
-            now = running.now
-            if now is not None and now.start_ns and running.progress >= 50:
+            now = running.live_state
+            if now is not None and now.start_ns and running.finished_count >= 50:
                 break
             time.sleep(0.01)
         assert now.start_ns > 0
@@ -207,7 +207,7 @@ def test_a_load_that_is_ended_early_keeps_what_was_measured_on_every_machine(tmp
     path = tmp_path / "s.parquet"
     with start_load(ENDLESS, [endpoint], label="t", samples_path=path, seed=1, machines=machines) as running:
         deadline = time.monotonic() + 30
-        while running.progress < 20 and time.monotonic() < deadline:
+        while running.finished_count < 20 and time.monotonic() < deadline:
             time.sleep(0.01)
         running.cancel()
         offered = running.finish(30)

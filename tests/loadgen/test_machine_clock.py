@@ -48,7 +48,7 @@ def test_a_clock_that_runs_fast_or_slow_is_followed(ahead_s, ppm, at_s):
     clock = MachineClock(machine="lm1", readings=readings)
     here_ns = round(at_s * 1e9)
     assert abs(clock.here_ns(there_ns(here_ns)) - here_ns) <= 3
-    assert "" == clock.trouble(limit_ms=10.0)
+    assert "" == clock.problem(limit_ms=10.0)
 
 
 def test_a_sample_keeps_its_durations_on_another_clock():
@@ -74,8 +74,8 @@ def test_a_sample_keeps_its_durations_on_another_clock():
     ids=["steady", "read once", "uncertain", "set", "too slow"],
 )
 def test_a_clock_that_cannot_be_trusted_says_why(clock, said):
-    assert clock.trouble(limit_ms=10.0).endswith(said)
-    assert bool(said) == bool(clock.trouble(limit_ms=10.0))
+    assert clock.problem(limit_ms=10.0).endswith(said)
+    assert bool(said) == bool(clock.problem(limit_ms=10.0))
 
 
 def test_the_shortest_round_trip_counts_and_holds_the_truth():

@@ -37,7 +37,7 @@ def merged(name, times):
         assert it.wait(60)
         for spool in path.parent.glob(f"{name}.jsonl.?"):
             spool.write_bytes(spool.read_bytes() * times)
-        progress = it.progress
+        progress = it.finished_count
         offered = it.finish()
     assert progress == len(offered.samples) == 64 * times, offered.detail
     return offered.samples

@@ -95,7 +95,9 @@ def test_a_cancelled_load_says_what_it_left_unfinished(start):
     with reference_server(Script(ttft_ms=(30_000.0,))) as hung:
         running = start(urls=[hung], warmup=False)
         deadline = time.monotonic() + 30
-        while (running.now is None or running.now.in_flight < 2) and time.monotonic() < deadline:
+        while (
+            running.live_state is None or running.live_state.in_flight < 2
+        ) and time.monotonic() < deadline:
             time.sleep(0.05)
         running.cancel()
         offered = running.finish(30)
@@ -113,7 +115,7 @@ def test_a_load_that_is_cancelled_before_it_began_is_empty_and_counted(start):
 def test_progress_counts_what_has_ended(start):
     running = start()
     running.finish(60)
-    assert running.progress == 18
+    assert running.finished_count == 18
 
 
 def test_a_load_past_the_caller_s_limit_is_ended_and_says_so(start):

@@ -60,8 +60,8 @@ def test_requests_that_failed_when_burstgpt_recorded_them_are_left_out_and_count
     (tmp_path / "b.csv").write_text("\n".join([head, *rows]))
     trace = read_trace(tmp_path / "b.csv")
     assert [(472, 18), (2, 3)] == [(one.prompt_tokens, one.output_tokens) for one in trace.requests]
-    assert (1, "1 of 3 left out: failed requests") == (trace.left_out, trace.why)
-    assert "" == read_trace(TRACES / "burstgpt.csv").why
+    assert (1, "1 of 3 left out: failed requests") == (trace.left_out, trace.left_out_reason)
+    assert "" == read_trace(TRACES / "burstgpt.csv").left_out_reason
 
 
 GOOD = '{"timestamp": 5, "input_length": 7, "output_length": 5, "hash_ids": [1]}'

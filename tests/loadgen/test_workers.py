@@ -110,7 +110,7 @@ def test_a_worker_that_is_killed_makes_the_whole_load_unknown(tmp_path, referenc
     running = start_load(load, [endpoint], label="t", samples_path=tmp_path / "s.parquet", seed=1)
     with running:
         deadline = time.monotonic() + 30
-        while running.progress < 50 and time.monotonic() < deadline:
+        while running.finished_count < 50 and time.monotonic() < deadline:
             time.sleep(0.01)
         os.kill(running.process_ids[number], signal.SIGKILL)
         offered = running.finish(60)

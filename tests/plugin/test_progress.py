@@ -22,10 +22,10 @@ STANDS = """
 import pytest
 pytestmark = [pytest.mark.rack_acceptance, pytest.mark.rack_stage("preflight")]
 def test_stands(rack_run):
-    assert rack_run.progress.teller.every_s == 30.0
-    rack_run.progress.teller.tell("in flight 3")
-    rack_run.progress.teller.tell("in flight 4")
-    rack_run.progress.teller.done()
+    assert rack_run.progress.display.every_s == 30.0
+    rack_run.progress.display.show("in flight 3")
+    rack_run.progress.display.show("in flight 4")
+    rack_run.progress.display.done()
 """
 
 

@@ -1,6 +1,6 @@
-"""Whether an engine's answers come from a cache: prompts that are sent twice, one right after the other.
+"""Detects cached answers by sending each prompt twice in a row.
 
-A prefix cache shortens the first token only. Tokens that then come faster, too, were not generated.
+A prefix cache speeds up the first token only. If the later tokens are faster too, they were not generated.
 """
 
 from __future__ import annotations
@@ -17,17 +17,14 @@ from rackgate.nouns.sample import Outcome
 
 PAIRS = 20
 FASTER = 1.5
-"""Tokens that come so many times faster for a prompt that is known were not generated."""
+"""Speed-up of a repeated prompt's tokens above which they were not generated."""
 
 _BURST_MS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatComparison:
-    """Median time per token of first answers / that of the repeats.
-
-    None, with `reason` and `detail`, where it is not known.
-    """
+    """Median time per token of first answers / that of repeated ones, or why it is unknown."""
 
     speed_up: float | None
     pairs: int
@@ -37,9 +34,9 @@ class RepeatComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheAudit:
-    """What caches did. `prefix_hit_share` is that of the load; None where the engine does not say.
+    """The effect of caches: the load's share of prefix hits, and the decode speed-up of repeated prompts.
 
-    `decode_speed_up` is that of repeated prompts; `answers_cached` is None where it could not be measured.
+    Values are None where the engine has no counters or where too little was measured.
     """
 
     prefix_hit_share: float | None
@@ -49,7 +46,7 @@ class CacheAudit:
 
     @property
     def text(self) -> str:
-        """It in one line."""
+        """One line for a terminal."""
         share = self.prefix_hit_share
         prefix = "the engine tells no prefix-cache counters" if share is None else f"prefix hits {share:.1%}"
         if self.answers_cached is None:
@@ -68,7 +65,7 @@ def audit_load(load: Load) -> Load:
 
 
 def cache_audit(offered: OfferedLoad, audited: OfferedLoad) -> CacheAudit:
-    """Return what the counters of a load and its audit say together."""
+    """Return the audit from the counters of a load and from the load of repeated prompts."""
     counted = list(offered.prefix.values())
     queries = sum(one.queries for one in counted)
     share = sum(one.hits for one in counted) / queries if queries else None
@@ -82,20 +79,20 @@ def cache_audit(offered: OfferedLoad, audited: OfferedLoad) -> CacheAudit:
 
 
 def compare_repeats(table: SampleTable | None, *, repeats: int) -> RepeatComparison:
-    """Return how much faster the tokens of repeated prompts came, by the medians over all pairs."""
+    """Return the speed-up of repeated prompts' tokens, by the medians over all pairs."""
     if table is None:
         return RepeatComparison(speed_up=None, pairs=0, detail="nothing was measured")
-    firsts, again = _pairs(table, repeats)
+    first, repeated = _pairs(table, repeats)
     planned = len(table) // repeats
-    if not len(firsts) or len(firsts) <= planned / 2:
-        text = f"only {len(firsts)} of {planned} repeated prompts have two answers with tokens"
-        return RepeatComparison(speed_up=None, pairs=len(firsts), detail=text)
-    first_ms, again_ms = float(np.median(firsts)), float(np.median(again))
+    if not len(first) or len(first) <= planned / 2:
+        text = f"only {len(first)} of {planned} repeated prompts have two answers with tokens"
+        return RepeatComparison(speed_up=None, pairs=len(first), detail=text)
+    first_ms, repeated_ms = float(np.median(first)), float(np.median(repeated))
     if first_ms < _BURST_MS:
         text, reason = "a hop buffers the streams", Reason.UNSUPPORTED
-        return RepeatComparison(speed_up=None, pairs=len(firsts), detail=text, reason=reason)
-    text = f"per token {first_ms:.3g} ms, of repeated prompts {again_ms:.3g} ms"
-    return RepeatComparison(speed_up=first_ms / max(again_ms, 1e-6), pairs=len(firsts), detail=text)
+        return RepeatComparison(speed_up=None, pairs=len(first), detail=text, reason=reason)
+    text = f"per token {first_ms:.3g} ms, of repeated prompts {repeated_ms:.3g} ms"
+    return RepeatComparison(speed_up=first_ms / max(repeated_ms, 1e-6), pairs=len(first), detail=text)
 
 
 def _pairs(table: SampleTable, repeats: int) -> tuple[np.ndarray, np.ndarray]:
@@ -104,14 +101,14 @@ def _pairs(table: SampleTable, repeats: int) -> tuple[np.ndarray, np.ndarray]:
     tokens = np.asarray(table.column("output_tokens"), dtype=float)
     spans = np.asarray(table.column("last_token_ns") - table.column("first_token_ns"), dtype=float) / 1e6
     usable = ok & (tokens > 1) & ~np.isnan(spans)
-    each = {}
+    per_token = {}
     for row in np.flatnonzero(usable).tolist():
-        lane, _, number = ids[row].rpartition("-r")
-        each[lane, int(number)] = spans[row] / (tokens[row] - 1)
+        endpoint, _, number = ids[row].rpartition("-r")
+        per_token[endpoint, int(number)] = spans[row] / (tokens[row] - 1)
     both = [
-        (took, each[lane, number + repeats - 1])
-        for (lane, number), took in each.items()
-        if number % repeats == 0 and (lane, number + repeats - 1) in each
+        (took, per_token[endpoint, number + repeats - 1])
+        for (endpoint, number), took in per_token.items()
+        if number % repeats == 0 and (endpoint, number + repeats - 1) in per_token
     ]
-    firsts, again = zip(*both, strict=True) if both else ((), ())
-    return np.array(firsts), np.array(again)
+    first, repeated = zip(*both, strict=True) if both else ((), ())
+    return np.array(first), np.array(repeated)

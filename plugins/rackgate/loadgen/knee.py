@@ -1,4 +1,4 @@
-"""The knee: the highest rate at which an endpoint still meets its bounds, by doubling and bisection."""
+"""Knee search: the highest rate at which an endpoint meets its bounds, by doubling and bisection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rackgate.statistics.proportions import proportion_bounds
 
 
 class KneeOutcome(StrEnum):
-    """What a search came to."""
+    """The outcome of a knee search."""
 
     KNEE = "knee"
     AT_LEAST = "at_least"
@@ -25,7 +25,7 @@ class KneeOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What one load at a rate gave: good and attempted requests, or why it says nothing about the rate."""
+    """Good and attempted requests of one load at a rate, or why the load does not count."""
 
     good: int
     attempted: int
@@ -34,7 +34,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateProbe:
-    """All looks at one rate together; `verdict` is UNKNOWN if they leave it open or were aborted."""
+    """The sum of all looks at one rate; `verdict` is UNKNOWN if they are inconclusive or aborted."""
 
     rate_per_s: float
     good: int
@@ -51,10 +51,10 @@ class RateProbe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knee:
-    """The curve in the order of probing, and what it says.
+    """The probes of a search in their order, and its outcome.
 
-    `rate_per_s` is the highest rate that was shown to meet the bounds, `too_high_per_s` the lowest that
-    was shown not to; each is None if there is none.
+    `rate_per_s` is the highest rate that met the bounds, `too_high_per_s` the lowest that missed them; each
+    is None if there is none.
     """
 
     found: KneeOutcome
@@ -66,7 +66,7 @@ class Knee:
 
 
 def find_knee(
-    offer: Callable[[float, int], Look],
+    run_load: Callable[[float, int], Look],
     *,
     first_per_s: float,
     most_per_s: float,
@@ -75,18 +75,18 @@ def find_knee(
     resolution: float = 0.1,
     on_probe: Callable[[RateProbe], object] = lambda _probe: None,
 ) -> Knee:
-    """Search the highest rate at which at least `share` of the requests are good.
+    """Search for the highest rate at which at least `share` of the requests are good.
 
-    `offer(rate, look)` offers one load. A rate meets the bounds if the exact (Clopper-Pearson) lower
-    bound of its share is at or above `share`, and misses them if the upper one is below it; else it gets
-    another look, at most three. An aborted or open probe never becomes a bound of the search: it ends
-    it, unresolved. Raises `ValueError` for rates or shares that make no search.
+    `run_load(rate, look)` runs one load. A rate meets the bounds if the exact (Clopper-Pearson) lower bound
+    of its share is at or above `share`, and misses them if the upper bound is below it; else it gets another
+    look, at most three. An aborted or inconclusive probe ends the search unresolved. Raises `ValueError` for
+    invalid rates or shares.
     """
     if not 0 < least_per_s <= first_per_s <= most_per_s or not 0 < share < 1 or not resolution > 0:
         raise ValueError("0 < least <= first <= most, 0 < share < 1 and a resolution above 0 are needed")
     probes: list[RateProbe] = []
     for rate in _rates(probes, first_per_s, least_per_s, most_per_s, resolution):
-        probe = _probe(offer, rate, share)
+        probe = _probe(run_load, rate, share)
         probes.append(probe)
         on_probe(probe)
         if probe.verdict is Verdict.UNKNOWN:
@@ -102,14 +102,14 @@ def find_knee(
 def _rates(
     probes: list[RateProbe], first: float, least: float, most: float, resolution: float
 ) -> Iterator[float]:
-    """Yield the next rate to try, from what the probes before it said."""
+    """Yield the next rate to try, given the probes so far."""
     rate = first
     yield rate
-    begun = probes[-1].verdict
-    while begun is Verdict.PASS and probes[-1].verdict is Verdict.PASS and rate < most:
+    first_verdict = probes[-1].verdict
+    while first_verdict is Verdict.PASS and probes[-1].verdict is Verdict.PASS and rate < most:
         rate = min(rate * 2, most)
         yield rate
-    while begun is Verdict.FAIL and probes[-1].verdict is Verdict.FAIL and rate > least:
+    while first_verdict is Verdict.FAIL and probes[-1].verdict is Verdict.FAIL and rate > least:
         rate = max(rate / 2, least)
         yield rate
     while bounds := _between(probes):
@@ -120,18 +120,18 @@ def _rates(
 
 
 def _between(probes: list[RateProbe]) -> tuple[float, float] | None:
-    """Return the highest rate that is met and the lowest that is not; None while one of them lacks."""
+    """Return the highest rate that met the bounds and the lowest that missed them, None if one is missing."""
     met = [one.rate_per_s for one in probes if one.verdict is Verdict.PASS]
     missed = [one.rate_per_s for one in probes if one.verdict is Verdict.FAIL]
     return (max(met), min(missed)) if met and missed and max(met) < min(missed) else None
 
 
-def _probe(offer: Callable[[float, int], Look], rate: float, share: float) -> RateProbe:
+def _probe(run_load: Callable[[float, int], Look], rate: float, share: float) -> RateProbe:
     good = attempted = 0
     verdict = Verdict.UNKNOWN
     aborted = ""
     for number in range(MOST_LOOKS):
-        look = offer(rate, number)
+        look = run_load(rate, number)
         if look.aborted:
             aborted = look.aborted
             break

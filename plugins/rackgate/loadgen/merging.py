@@ -1,4 +1,4 @@
-"""What the workers of one load measured, as one: counters added, samples joined, the worst of the errors."""
+"""Merges the results of a load's workers: sums of counters, joined samples, maxima of errors."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from rackgate.statistics.percentiles import nearest_rank
 _Result = dict[str, Any]
 
 
-def merged(
+def merge_results(
     plan: LoadPlan, workers: Sequence[WorkerProcess], samples_path: Path, *, in_time: bool
 ) -> OfferedLoad:
-    """Return the load that ended workers have offered; their spools become one file of samples.
+    """Return the result of a load whose workers have ended, and merge their spools into one sample file.
 
-    If one of them died the load's reason is `died`: what the others measured is kept and is not whole.
+    If a worker died, the reason is `died` and the samples of the others are kept.
     """
-    rows_of = [worker.count() for worker in workers]
-    table, kept, trouble = _samples(workers, samples_path)
+    rows_of = [worker.finished_count() for worker in workers]
+    table, kept, problem = _samples(workers, samples_path)
     lags = _lags(table, rows_of)
     if table is not None and len(workers) > 1:
         table = table.where(np.argsort(table.column("scheduled_ns"), kind="stable"))
     results = [worker.result for worker in workers]
     dead = [worker for worker, result in zip(workers, results, strict=True) if result is None]
-    told = [result for result in results if result is not None]
-    counters = _counters(told)
+    finished = [result for result in results if result is not None]
+    counters = _counters(finished)
     rows = 0 if table is None else len(table.measured)
     reason, detail = None, ""
     if dead:
         reason, detail = Reason.DIED, _who_died(dead, len(workers))
-    elif trouble:
-        reason, detail = Reason.DIED, trouble
+    elif problem:
+        reason, detail = Reason.DIED, problem
     elif rows != counters.scheduled:
         reason = Reason.DIED
         detail = f"{counters.scheduled} requests were scheduled but {rows} samples kept"
@@ -56,8 +56,8 @@ def merged(
         engines=tuple(endpoint.entity for endpoint in plan.endpoints),
         samples=table,
         samples_path=samples_path if kept else None,
-        **_moments(told),
-        peak_in_flight=_peak(told, table),
+        **_moments(finished),
+        peak_in_flight=_peak(finished, table),
         counters=Counters() if dead else counters,
         workers=tuple(map(_cost, workers, results, lags)),
         clocks=_clocks(workers),
@@ -67,13 +67,13 @@ def merged(
 
 
 def _clocks(workers: Sequence[WorkerProcess]) -> tuple[MachineClock, ...]:
-    """Return the clock of each load machine: as the last of its workers left it."""
+    """Return the clock of each load machine with the most readings that one of its workers has."""
     clocks = sorted(filter(None, (worker.clock for worker in workers)), key=lambda one: len(one.readings))
     return tuple(sorted({one.machine: one for one in clocks}.values(), key=lambda one: one.machine))
 
 
 def _who_died(dead: Sequence[WorkerProcess], count: int) -> str:
-    words = "; ".join(worker.last_words() for worker in dead)
+    words = "; ".join(worker.failure_detail() for worker in dead)
     return words if count == 1 else f"{len(dead)} of {count} workers: {words}"
 
 
@@ -102,18 +102,18 @@ def _moments(results: Sequence[_Result]) -> Mapping[str, Any]:
 
 
 def _peak(results: Sequence[_Result], table: SampleTable | None) -> int:
-    """Return the most requests in flight at once; of several workers by the moments of their samples."""
+    """Return the peak of requests in flight, for several workers from the moments of their samples."""
     if len(results) < 2 or table is None:
         return max((int(result["peak_in_flight"]) for result in results), default=0)
     sent, done = (np.asarray(table.column(name), dtype=float) for name in ("sent_ns", "done_ns"))
-    there = ~(np.isnan(sent) | np.isnan(done))
-    sent, done = np.sort(sent[there]), np.sort(done[there])
+    complete = ~(np.isnan(sent) | np.isnan(done))
+    sent, done = np.sort(sent[complete]), np.sort(done[complete])
     in_flight = np.arange(1, len(sent) + 1) - np.searchsorted(done, sent, side="right")
     return int(in_flight.max(initial=0))
 
 
 def _lags(table: SampleTable | None, rows_of: Sequence[int]) -> list[float | None]:
-    """Return the P99 of the schedule lag of each worker, whose samples stand one worker after the other."""
+    """Return each worker's P99 schedule lag; the rows of `table` are in the order of the workers."""
     found: list[float | None] = []
     first = 0
     for rows in rows_of:
@@ -127,41 +127,41 @@ def _lags(table: SampleTable | None, rows_of: Sequence[int]) -> list[float | Non
 
 
 def _cost(worker: WorkerProcess, result: _Result | None, lag_ms: float | None) -> WorkerCost:
-    told = result or {}
+    counts = result or {}
     return WorkerCost(
         worker=worker.plan.worker,
         machine="" if (clock := worker.clock) is None else clock.machine,
-        scheduled=int(told.get("scheduled", 0)),
-        cpu_s=float(told.get("cpu_s", 0.0)),
+        scheduled=int(counts.get("scheduled", 0)),
+        cpu_s=float(counts.get("cpu_s", 0.0)),
         schedule_lag_p99_ms=lag_ms,
-        loop_lag_p99_ms=told.get("loop_lag_p99_ms"),
+        loop_lag_p99_ms=counts.get("loop_lag_p99_ms"),
         died=result is None,
     )
 
 
 def _samples(workers: Sequence[WorkerProcess], path: Path) -> tuple[SampleTable | None, bool, str]:
-    """Return the samples, whether they are kept as Parquet, and what went wrong."""
+    """Return the samples, whether they are in the Parquet file, and what went wrong."""
     spooled = [worker for worker in workers if worker.spool.exists()]
     if not spooled:
         return None, False, ""
     origin = workers[0].plan.load.origin
     table: SampleTable | None
     try:
-        table, trouble = write_sample_file(_all_of(spooled), origin, path), ""
+        table, problem = write_sample_file(_samples_of(spooled), origin, path), ""
         for worker in spooled:
             worker.spool.unlink()
     except (OSError, ValueError, TypeError, KeyError) as error:
-        table, trouble = _unkept(spooled, origin), f"the samples cannot be kept: {error!r}"
-    return table, not trouble, trouble
+        table, problem = _in_memory(spooled, origin), f"the samples cannot be kept: {error!r}"
+    return table, not problem, problem
 
 
-def _all_of(workers: Sequence[WorkerProcess]) -> Iterator[Sample]:
+def _samples_of(workers: Sequence[WorkerProcess]) -> Iterator[Sample]:
     return (sample for worker in workers for sample in worker.samples())
 
 
-def _unkept(workers: Sequence[WorkerProcess], origin: Origin) -> SampleTable | None:
-    """Return the samples of spools that no file could be made of, None if they cannot be read either."""
+def _in_memory(workers: Sequence[WorkerProcess], origin: Origin) -> SampleTable | None:
+    """Return samples that could not be written to a file, None if they cannot be read either."""
     try:
-        return SampleTable.from_samples(list(_all_of(workers)), origin)
+        return SampleTable.from_samples(list(_samples_of(workers)), origin)
     except (OSError, ValueError, TypeError, KeyError):
         return None

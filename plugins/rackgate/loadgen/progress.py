@@ -1,4 +1,4 @@
-"""What is told while a load runs: one line that updates on a terminal, one line per 30 s in a log."""
+"""The progress of a running load: one line that updates on a terminal, one line per 30 s in a log."""
 
 from __future__ import annotations
 
@@ -19,96 +19,96 @@ LOG_EVERY_S = 30.0
 
 
 class ProgressDisplay(Protocol):
-    """Shows where a load stands, every so often."""
+    """Shows progress lines."""
 
     @property
     def every_s(self) -> float:
-        """Seconds between two lines."""
+        """Seconds between lines."""
 
-    def tell(self, text: str) -> None:
-        """Show a line in place of the one before, where that can be."""
+    def show(self, text: str) -> None:
+        """Show a line, on a terminal in place of the line before."""
 
     def done(self) -> None:
-        """Take away what a terminal still shows."""
+        """Erase the line on a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoProgress:
-    """Tells nothing."""
+    """Shows nothing."""
 
     every_s: float = LOG_EVERY_S
 
-    def tell(self, text: str) -> None:
-        """Let it go."""
+    def show(self, text: str) -> None:
+        """Ignore the line."""
 
     def done(self) -> None:
-        """Nothing is shown."""
+        """Do nothing."""
 
 
 def show_progress(
     running: RunningLoad,
     load: Load,
-    teller: ProgressDisplay,
+    display: ProgressDisplay,
     *,
-    beside: Callable[[], str] = str,
+    extra: Callable[[], str] = str,
     until: float = math.inf,
 ) -> None:
-    """Return when the load has ended, or at the monotonic moment `until`, in seconds.
+    """Show the progress of a load until its end, or until the monotonic moment `until` in seconds.
 
-    `beside` gives more to tell.
+    `extra` returns more text for each line.
     """
-    told_at = time.monotonic()
+    shown_at = time.monotonic()
     before: LiveState | None = None
-    while (left_s := min(teller.every_s, until - time.monotonic())) > 0 and not running.wait(left_s):
+    while (left_s := min(display.every_s, until - time.monotonic())) > 0 and not running.wait(left_s):
         now_at = time.monotonic()
-        if now_at < told_at + 0.9 * teller.every_s:
+        if now_at < shown_at + 0.9 * display.every_s:
             continue
-        now = running.now
-        text = progress_text(load, now, running.recent(), before=before)
-        teller.tell(" | ".join(part for part in (text, beside()) if part))
-        told_at, before = now_at, now
-    teller.done()
+        state = running.live_state
+        text = progress_text(load, state, running.recent(), before=before)
+        display.show(" | ".join(part for part in (text, extra()) if part))
+        shown_at, before = now_at, state
+    display.done()
 
 
 def progress_text(
-    load: Load, now: LiveState | None, recent: Sequence[Sample], *, before: LiveState | None = None
+    load: Load, state: LiveState | None, recent: Sequence[Sample], *, before: LiveState | None = None
 ) -> str:
-    """Return where a load stands.
+    """Return the progress line of a load.
 
-    Rates are those since `before`, by the workers' own counters; `recent` are requests that have ended
-    since then, or the last of them, and give the latencies and the share of errors.
+    Rates are those since `before`, by the workers' counters. Latencies and errors are those of `recent`, the
+    last requests that finished since then.
     """
-    if now is None or not now.start_ns or now.t_ns < now.start_ns:
+    if state is None or not state.start_ns or state.t_ns < state.start_ns:
         return "warming up"
-    elapsed_s = (now.t_ns - now.start_ns) / 1e9
-    left_s = elapsed_s / now.share_done - elapsed_s if now.share_done > 0 else math.inf
+    elapsed_s = (state.t_ns - state.start_ns) / 1e9
+    left_s = elapsed_s / state.share_done - elapsed_s if state.share_done > 0 else math.inf
     measured = [sample for sample in recent if not sample.warmup]
     failed = sum(sample.outcome in FAILED for sample in measured)
     waits = sorted(wait for sample in measured if (wait := sample.ttft_ms(load.origin)) is not None)
     parts = [
         f"{elapsed_s:.0f} s, {max(0.0, left_s):.0f} s left" if left_s < math.inf else f"{elapsed_s:.0f} s",
-        _rates(load, now, before),
-        f"in flight {now.in_flight}",
+        _rates(load, state, before),
+        f"in flight {state.in_flight}",
         f"TTFT P50 {_rank(waits, 0.5):.0f} ms, P99 {_rank(waits, 0.99):.0f} ms" if waits else "no token yet",
         f"errors {failed / len(measured):.1%}" if measured else "none ended",
     ]
-    if now.dropped:
-        parts.append(f"{now.dropped} dropped")
+    if state.dropped:
+        parts.append(f"{state.dropped} dropped")
     return " | ".join(parts)
 
 
-def _rates(load: Load, now: LiveState, before: LiveState | None) -> str:
-    """Return what an open load offered and what ended per second, since the line before."""
-    if before is None or before.start_ns != now.start_ns:
-        before = replace(now, t_ns=now.start_ns, scheduled=0, started=0, in_flight=0)
-    seconds = (now.t_ns - before.t_ns) / 1e9
+def _rates(load: Load, state: LiveState, before: LiveState | None) -> str:
+    """Return the offered rate of an open load, and the achieved rate, since the line before."""
+    if before is None or before.start_ns != state.start_ns:
+        before = replace(state, t_ns=state.start_ns, scheduled=0, started=0, in_flight=0)
+    seconds = (state.t_ns - before.t_ns) / 1e9
     if seconds <= 0:
         return "no rate yet"
-    ended = (now.started - now.in_flight) - (before.started - before.in_flight)
+    ended = (state.started - state.in_flight) - (before.started - before.in_flight)
     achieved = f"achieved {max(0, ended) / seconds:.4g}/s"
-    return (
-        f"offered {(now.scheduled - before.scheduled) / seconds:.4g}/s, {achieved}" if load.open else achieved
-    )
+    if not load.open:
+        return achieved
+    return f"offered {(state.scheduled - before.scheduled) / seconds:.4g}/s, {achieved}"
 
 
 def _rank(values: Sequence[float], quantile: float) -> float:
@@ -117,7 +117,7 @@ def _rank(values: Sequence[float], quantile: float) -> float:
 
 @dataclass(slots=True)
 class StreamProgress:
-    """Tells on a stream. Nothing is drawn over where it is no terminal; what cannot be told is let go."""
+    """Writes progress to a stream: overwrites the line on a terminal, and ignores write errors."""
 
     stream: TextIO
     log_every_s: float = LOG_EVERY_S
@@ -125,17 +125,17 @@ class StreamProgress:
 
     @property
     def every_s(self) -> float:
-        """Seconds between two lines."""
+        """Seconds between lines."""
         return TERMINAL_EVERY_S if self.stream.isatty() else self.log_every_s
 
-    def tell(self, text: str) -> None:
-        """Show a line."""
+    def show(self, text: str) -> None:
+        """Show a line, on a terminal in place of the line before."""
         terminal = self.stream.isatty()
         self._write(f"\r{text.ljust(self._width)}" if terminal else f"{text}\n")
         self._width = max(self._width, len(text))
 
     def done(self) -> None:
-        """Take the line away again."""
+        """Erase the line on a terminal."""
         if self._width and self.stream.isatty():
             self._write(f"\r{' ' * self._width}\r")
 

@@ -1,4 +1,4 @@
-"""Starts the workers that offer a load, and takes in what they measured; the caller's side."""
+"""Starts the workers of a load and collects their results."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rackgate.loadgen.sizing import worker_count
 from rackgate.loadgen.worker.instrument_faults import WORKER_FAULTS
 from rackgate.loadgen.worker.live_state import LiveState
 from rackgate.loadgen.worker.spool import sample_of_line
-from rackgate.loadgen.worker_process import WorkerProcess, clear
+from rackgate.loadgen.worker_process import WorkerProcess, remove_old_files
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Load
 from rackgate.nouns.sample import Sample
 from rackgate.nouns.target import LoadMachines
 
 _GRACE_S = 3.0
-_MOST_RECENT = 2000
-_LONGEST_WAIT_S = 3600.0
-"""What the kernel waits in one call: it counts milliseconds in 31 bits, a load may be longer."""
+_MAX_RECENT = 2000
+_MAX_SELECT_S = 3600.0
+"""The kernel counts a wait in milliseconds with 31 bits, and a load may be longer."""
 
 
 def start_load(
@@ -44,14 +44,14 @@ def start_load(
     instrument_fault: str = "",
     machines: LoadMachines | None = None,
 ) -> RunningLoad:
-    """Start the worker processes that offer `load` to all endpoints at once, here or on load machines.
+    """Start the worker processes that run `load` against all endpoints at once, here or on load machines.
 
-    A closed load holds `load.concurrency` requests in flight per endpoint until `requests` (default: the
-    last look) have run on each, or `load.duration_s` is over; an open one offers its rate to each, until
-    its time is over or `requests` were offered.
+    A closed load keeps `load.concurrency` requests in flight per endpoint until `requests` (default: the last
+    look) have run on each, or `load.duration_s` is over. An open load offers its rate to each endpoint until
+    its duration is over or `requests` were offered.
     `instrument_fault` is injected into the last worker: `slow`, `die` or `late`.
-    Raises `ValueError` for a load that cannot be offered, or says neither when to stop nor where to go, and
-    `NoLoadMachines`, which is one, if the load machines cannot be used.
+    Raises `ValueError` for an invalid load, for a load without an end or without endpoints, and its subclass
+    `NoLoadMachines` if the load machines cannot be used.
     """
     if instrument_fault not in WORKER_FAULTS:
         raise ValueError(f"unknown instrument_fault {instrument_fault!r}")
@@ -82,7 +82,7 @@ def start_load(
 
 
 def check_load(load: Load) -> Trace | None:
-    """Return the trace of a load, if it has one; raises `ValueError` with all that makes it impossible."""
+    """Return the trace of a load, if it has one. Raises `ValueError` with all problems of the load."""
     problems = load.problems
     if problems:
         raise ValueError("\n".join(f"load {load.name!r}: {problem}" for problem in problems))
@@ -92,9 +92,9 @@ def check_load(load: Load) -> Trace | None:
 
 
 def _extent(load: Load, trace: Trace | None, requests: int | None) -> tuple[int | None, float]:
-    """Return how many requests each endpoint gets, None if only time decides, and the span of their starts.
+    """Return the requests per endpoint, None if only time decides, and the span of their starts in s.
 
-    Raises `ValueError` if neither is said.
+    Raises `ValueError` if the load has neither.
     """
     planned = load.planned_requests or None
     if requests is not None:
@@ -102,7 +102,7 @@ def _extent(load: Load, trace: Trace | None, requests: int | None) -> tuple[int 
     span_s = load.duration_s or sum((phase.duration_s for phase in load.phases), 0.0)
     span_s = span_s or max(load.arrivals_s, default=0.0) / load.trace_speed
     if trace is not None:
-        planned = _within(trace, load, planned)
+        planned = _trace_requests(trace, load, planned)
         if load.arrival is Arrival.TRACE:
             span_s = (trace.moments_s[planned - 1] - trace.moments_s[0]) / load.trace_speed
     if planned is None and (load.open or load.duration_s is None):
@@ -110,8 +110,8 @@ def _extent(load: Load, trace: Trace | None, requests: int | None) -> tuple[int 
     return planned, span_s
 
 
-def _within(trace: Trace, load: Load, planned: int | None) -> int:
-    """Return how many requests of a trace are offered; raises `ValueError` if it has too few."""
+def _trace_requests(trace: Trace, load: Load, planned: int | None) -> int:
+    """Return the number of a trace's requests that are offered. Raises `ValueError` if it has too few."""
     held = len(trace.requests)
     in_time = trace.in_time(load)
     if planned is not None and planned > held:
@@ -121,64 +121,61 @@ def _within(trace: Trace, load: Load, planned: int | None) -> int:
 
 
 class RunningLoad:
-    """A load on its way in worker processes. Leaving the context makes sure that they are gone.
-
-    With a `relay` they are on load machines.
-    """
+    """A load that runs in worker processes, with a `relay` on load machines; leaving the context ends it."""
 
     def __init__(self, plan: LoadPlan, samples_path: Path, relay: Relay | None = None) -> None:
         self._plan = plan
         self._samples_path = samples_path
-        self._offered: OfferedLoad | None = None
+        self._result: OfferedLoad | None = None
         Path(plan.start_file).unlink(missing_ok=True)
         plans = [_of_worker(plan, number) for number in range(plan.workers)]
         for one in plans:
-            clear(Path(one.spool))
+            remove_old_files(Path(one.spool))
         links = [None] * len(plans) if relay is None else relay.start(plans)
         self._workers = [WorkerProcess(*one) for one in zip(plans, links, strict=True)]
 
     @property
     def process_ids(self) -> tuple[int, ...]:
-        """The workers' process ids."""
+        """The process ids of the workers."""
         return tuple(worker.process_id for worker in self._workers)
 
     @property
     def running(self) -> bool:
-        """True while a worker is there."""
+        """True while a worker exists."""
         return any(worker.running for worker in self._workers)
 
     @property
-    def progress(self) -> int:
-        """How many requests have ended so far, warm-up and dropped ones included."""
-        if self._offered is not None:
-            return 0 if self._offered.samples is None else len(self._offered.samples)
-        return sum(worker.count() for worker in self._workers)
+    def finished_count(self) -> int:
+        """The number of finished requests so far, including warm-up and dropped ones."""
+        if self._result is not None:
+            return 0 if self._result.samples is None else len(self._result.samples)
+        return sum(worker.finished_count() for worker in self._workers)
 
     @property
-    def now(self) -> LiveState | None:
-        """Where the load stands; None before every worker has said so."""
-        told = [now for worker in self._workers if (now := worker.now) is not None]
-        if len(told) < len(self._workers):
+    def live_state(self) -> LiveState | None:
+        """The sum of the workers' live states, None before every worker has written one."""
+        states = [state for worker in self._workers if (state := worker.live_state) is not None]
+        if len(states) < len(self._workers):
             return None
-        begun = all(now.start_ns for now in told)
+        begun = all(state.start_ns for state in states)
         return LiveState(
-            t_ns=max(now.t_ns for now in told),
-            start_ns=min(now.start_ns for now in told) if begun else 0,
-            scheduled=sum(now.scheduled for now in told),
-            started=sum(now.started for now in told),
-            dropped=sum(now.dropped for now in told),
-            in_flight=sum(now.in_flight for now in told),
-            share_done=min(now.share_done for now in told),
+            t_ns=max(state.t_ns for state in states),
+            start_ns=min(state.start_ns for state in states) if begun else 0,
+            scheduled=sum(state.scheduled for state in states),
+            started=sum(state.started for state in states),
+            dropped=sum(state.dropped for state in states),
+            in_flight=sum(state.in_flight for state in states),
+            share_done=min(state.share_done for state in states),
         )
 
     def recent(self) -> list[Sample]:
-        """Return the requests that have ended since this was asked before, of each worker 2,000 at most."""
-        lines = [line for worker in self._workers for line in worker.recent()[-_MOST_RECENT:]]
+        """Return the requests that finished since the last call, at most 2,000 of each worker."""
+        lines = [line for worker in self._workers for line in worker.recent()[-_MAX_RECENT:]]
         return [sample_of_line(line) for line in lines]
 
     def wait(self, limit_s: float) -> bool:
-        """Return whether the load has ended, after `limit_s` at most."""
-        return self._offered is not None or self._await_results(limit_s)
+        """Wait for at most `limit_s` and return whether the load has ended."""
+        return self._result is not None or self._await_results(limit_s)
 
     def __enter__(self) -> Self:
         return self
@@ -186,48 +183,48 @@ class RunningLoad:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._offered is None:
+        if self._result is None:
             self._end(0.5 if kind else _GRACE_S)
-        self._tidy()
+        self._remove_files()
 
     def cancel(self) -> None:
-        """Tell the workers to end the load; `finish` then returns what there is."""
+        """Let the workers end the load; `finish` then returns what was measured."""
         for worker in self._workers:
-            worker.tell(b"cancel\n")
+            worker.send(b"cancel\n")
 
     def finish(self, timeout_s: float | None = None) -> OfferedLoad:
-        """Wait for the load's end and return it; never raises for what rack or workers did.
+        """Wait for the load's end and return its result; failures of rack and workers are its `reason`.
 
         After `timeout_s` the load is cancelled and its reason is `timeout`.
         """
-        if self._offered is None:
-            from rackgate.loadgen.merging import merged
+        if self._result is None:
+            from rackgate.loadgen.merging import merge_results
 
-            in_time = self._await_results(self._plan.longest_s if timeout_s is None else timeout_s)
+            in_time = self._await_results(self._plan.max_duration_s if timeout_s is None else timeout_s)
             if not in_time:
                 self.cancel()
                 self._await_results(self._plan.load.limits.connect_s + _GRACE_S)
             self._end(_GRACE_S)
-            self._offered = merged(self._plan, self._workers, self._samples_path, in_time=in_time)
-            self._tidy()
-        return self._offered
+            self._result = merge_results(self._plan, self._workers, self._samples_path, in_time=in_time)
+            self._remove_files()
+        return self._result
 
     def _await_results(self, limit_s: float) -> bool:
-        """Hear the workers until all have ended; False if one still runs after `limit_s`.
+        """Read from the workers until all have ended; False if one still runs after `limit_s`.
 
-        One that ends without a result ends the load: the others would offer a part of what was asked.
+        A worker that ends without a result ends the load, because the rest would be a smaller load.
         """
         deadline = monotonic() + limit_s
-        while heard := {worker.output: worker for worker in self._workers if worker.output is not None}:
+        while unfinished := {worker.output: worker for worker in self._workers if worker.output is not None}:
             with selectors.DefaultSelector() as selector:
-                for output in heard:
+                for output in unfinished:
                     selector.register(output, selectors.EVENT_READ)
-                ready = selector.select(min(max(0.0, deadline - monotonic()), _LONGEST_WAIT_S))
+                ready = selector.select(min(max(0.0, deadline - monotonic()), _MAX_SELECT_S))
             if not ready and monotonic() >= deadline:
                 return False
             for key, _ in ready:
-                worker = heard[key.fd]
-                worker.hear()
+                worker = unfinished[key.fd]
+                worker.read()
                 if worker.output is None and worker.result is None:
                     self.cancel()
         return True
@@ -237,10 +234,10 @@ class RunningLoad:
         for worker in self._workers:
             worker.end(max(0.1, deadline - monotonic()))
 
-    def _tidy(self) -> None:
+    def _remove_files(self) -> None:
         Path(self._plan.start_file).unlink(missing_ok=True)
         for worker in self._workers:
-            worker.tidy()
+            worker.remove_state_files()
 
 
 def _of_worker(plan: LoadPlan, number: int) -> LoadPlan:

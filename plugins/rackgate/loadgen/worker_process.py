@@ -1,4 +1,4 @@
-"""One worker as whoever offers the load sees it: told a plan, heard until its result, ended."""
+"""A worker process as its parent sees it: started with a plan, read until its result, ended."""
 
 from __future__ import annotations
 
@@ -22,68 +22,68 @@ from rackgate.nouns.sample import Sample
 _MOMENTS = ("start_ns", "end_ns", "steady_start_ns", "steady_end_ns")
 
 _BLOCK_BYTES = 1 << 18
-_RECENT_BYTES = 1 << 22
-"""What is read at most of a spool that has grown since it was looked at: memory must not grow with it."""
+_MAX_RECENT_BYTES = 1 << 22
+"""The most that is read of a spool at once, so that memory stays bounded."""
 
 
 class WorkerLink(Protocol):
-    """The way to one worker."""
+    """The connection to one worker."""
 
     @property
     def process_id(self) -> int:
-        """The process of this machine that is the worker, or that reaches it."""
+        """The process on this machine: the worker itself, or the relay that reaches it."""
 
     @property
     def running(self) -> bool:
-        """True while that process is there."""
+        """True while that process exists."""
 
     @property
     def output(self) -> int:
-        """What the worker's result will come through."""
+        """The descriptor from which the worker's result is read."""
 
-    def tell(self, message: bytes) -> None:
-        """Say something to the worker; one that is gone is found out by its silence."""
+    def send(self, message: bytes) -> None:
+        """Send to the worker's standard input; a worker that has died is noticed elsewhere."""
 
     def end(self, grace_s: float) -> str:
-        """Let the worker end, kill it after `grace_s`, let go of everything; return how it ended."""
+        """Let the worker end, kill it after `grace_s`, close everything, and return how it ended."""
 
 
 class ChildWorkerLink:
-    """A worker that is a child of this process."""
+    """The connection to a worker that is a child of this process."""
 
     def __init__(self) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the worker lives
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
         self._process = start_child("rackgate.loadgen.worker.main", stderr=self._errors)
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("the worker has no pipes")
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
-        self._words: str | None = None
+        self._exit: str | None = None
 
     @property
     def process_id(self) -> int:
-        """Its process id."""
+        """The worker's process id."""
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """True while it is there."""
+        """True while the worker exists."""
         return self._process.poll() is None
 
     @property
     def output(self) -> int:
-        """Its standard output."""
+        """The worker's standard output."""
         return self._stdout.fileno()
 
-    def tell(self, message: bytes) -> None:
-        """Write to its standard input."""
+    def send(self, message: bytes) -> None:
+        """Write to the worker's standard input."""
         if not self._stdin.closed:
             with suppress(OSError):
                 self._stdin.write(message)
                 self._stdin.flush()
 
     def end(self, grace_s: float) -> str:
-        """Close its standard input, which ends it; safe to call twice."""
-        if self._words is None:
+        """Close the worker's standard input, which ends it; safe to call twice."""
+        if self._exit is None:
             with suppress(OSError):
                 self._stdin.close()
             try:
@@ -91,12 +91,12 @@ class ChildWorkerLink:
             except subprocess.TimeoutExpired:
                 self._process.send_signal(signal.SIGKILL)
                 self._process.wait()
-            self._words = self._last_words()
+            self._exit = self._exit_detail()
             self._stdout.close()
             self._errors.close()
-        return self._words
+        return self._exit
 
-    def _last_words(self) -> str:
+    def _exit_detail(self) -> str:
         self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, self._errors.tell() - 2000))
         tail = self._errors.read().decode("utf-8", "replace").strip()
@@ -107,64 +107,66 @@ class ChildWorkerLink:
 
 
 class WorkerProcess:
-    """A worker on its way. What it measured lies in its spool; its result is one line of JSON.
+    """A running worker: its samples are in its spool, and its result is one line of JSON.
 
-    Without a `link` it is a process of this machine.
+    Without a `link` it is a child of this process.
     """
 
     def __init__(self, plan: LoadPlan, link: WorkerLink | None = None) -> None:
         self.plan = plan
         self.spool = Path(plan.spool)
-        self._said = b""
+        self._received = b""
         self._ended = False
         self._counted = self._counted_bytes = self._read_bytes = 0
         self._link: WorkerLink = link or ChildWorkerLink()
         if link is None:
-            self._link.tell((plan.to_json() + "\n").encode())
-        self._words = ""
+            self._link.send((plan.to_json() + "\n").encode())
+        self._exit = ""
 
     @property
     def process_id(self) -> int:
-        """Its process id, of one on another machine that of the process that reaches it."""
+        """The worker's process id, or the relay's for a worker on another machine."""
         return self._link.process_id
 
     @property
     def running(self) -> bool:
-        """True while it is there."""
+        """True while that process exists."""
         return self._link.running
 
     @property
     def output(self) -> int | None:
-        """What its result will come through; None once all was heard."""
+        """The descriptor from which its result is read, None once it was read."""
         return None if self._ended else self._link.output
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """Its result, moments on this machine's clock; None if it ended without one."""
-        told = self._told()
-        if told is None or "died" in told:
+        """Its result with moments on this machine's clock, None if it ended without one."""
+        result = self._message()
+        if result is None or "died" in result:
             return None
         clock = self.clock
-        return told if clock is None else {**told, **{name: clock.here_ns(told[name]) for name in _MOMENTS}}
+        if clock is not None:
+            result.update({name: clock.here_ns(result[name]) for name in _MOMENTS})
+        return result
 
     @property
-    def now(self) -> LiveState | None:
-        """Where it stands; None before it has said so."""
+    def live_state(self) -> LiveState | None:
+        """Its last live state, None before the first."""
         return read_live_state(live_state_path(self.spool))
 
     @property
     def clock(self) -> MachineClock | None:
-        """The clock of the machine that it runs on; None if that is this one."""
+        """The clock of its load machine, None if it runs on this machine."""
         return read_clock(clock_path(self.spool))
 
     def samples(self) -> Iterator[Sample]:
-        """Yield each sample that it kept, moments on this machine's clock."""
+        """Yield each sample of its spool with moments on this machine's clock."""
         clock = self.clock
         for sample in read_spool(self.spool):
             yield sample if clock is None else on_local_clock(sample, clock)
 
-    def count(self) -> int:
-        """Return how many requests have ended so far, warm-up and dropped ones included."""
+    def finished_count(self) -> int:
+        """Return the number of finished requests so far, including warm-up and dropped ones."""
         with suppress(FileNotFoundError), self.spool.open("rb") as spool:
             spool.seek(self._counted_bytes)
             while block := spool.read(_BLOCK_BYTES):
@@ -173,63 +175,63 @@ class WorkerProcess:
         return self._counted
 
     def recent(self) -> list[bytes]:
-        """Return the lines of requests that have ended since this was asked before, of 4 MiB at most."""
+        """Return the spool lines since the last call, the last 4 MiB at most."""
         with suppress(FileNotFoundError), self.spool.open("rb") as spool:
-            begin = max(self._read_bytes, spool.seek(0, os.SEEK_END) - _RECENT_BYTES)
+            begin = max(self._read_bytes, spool.seek(0, os.SEEK_END) - _MAX_RECENT_BYTES)
             spool.seek(begin)
-            new = spool.read(_RECENT_BYTES)
+            new = spool.read(_MAX_RECENT_BYTES)
             whole = new[: new.rfind(b"\n") + 1]
-            torn = begin > self._read_bytes
+            cut = begin > self._read_bytes
             self._read_bytes = begin + len(whole)
-            return whole.splitlines()[torn:]
+            return whole.splitlines()[cut:]
         return []
 
-    def piece(self, position: int, most: int) -> bytes:
-        """Return what its spool holds from a position on, `most` bytes at most."""
+    def spool_bytes(self, position: int, most: int) -> bytes:
+        """Return at most `most` bytes of its spool from a position on."""
         with suppress(FileNotFoundError), self.spool.open("rb") as spool:
             spool.seek(position)
             return spool.read(most)
         return b""
 
-    def tell(self, message: bytes) -> None:
-        """Say something to it."""
-        self._link.tell(message)
+    def send(self, message: bytes) -> None:
+        """Send to its standard input."""
+        self._link.send(message)
 
-    def hear(self) -> None:
-        """Take in what it said, when there is something to read."""
+    def read(self) -> None:
+        """Read from `output` once; call it when `output` is readable."""
         if self.output is None:
             return
         piece = os.read(self.output, 65536)
-        self._said += piece
-        self._ended = not piece or self._said.endswith(b"\n")
+        self._received += piece
+        self._ended = not piece or self._received.endswith(b"\n")
 
     def end(self, grace_s: float) -> None:
-        """Let it end, and kill it after `grace_s`."""
+        """Let it end and kill it after `grace_s`."""
         self._ended = True
-        self._words = self._link.end(grace_s)
+        self._exit = self._link.end(grace_s)
 
-    def tidy(self) -> None:
-        """Let go of everything but the spool; safe to call twice."""
-        for path in _beside(self.spool):
+    def remove_state_files(self) -> None:
+        """Remove the files beside its spool; safe to call twice."""
+        for path in _state_files(self.spool):
             path.unlink(missing_ok=True)
 
-    def last_words(self) -> str:
-        """Return how a worker died that has ended without a result."""
-        return str((self._told() or {}).get("died") or self._words)
+    def failure_detail(self) -> str:
+        """Return how a worker without a result died."""
+        return str((self._message() or {}).get("died") or self._exit)
 
-    def _told(self) -> dict[str, Any] | None:
+    def _message(self) -> dict[str, Any] | None:
         try:
-            told: dict[str, Any] = json.loads(self._said)
+            message: dict[str, Any] = json.loads(self._received)
         except ValueError:
             return None
-        return told
+        return message
 
 
-def clear(spool: Path) -> None:
-    """Remove what a worker before this one left at its spool."""
-    for path in (spool, *_beside(spool)):
+def remove_old_files(spool: Path) -> None:
+    """Remove the spool of an earlier worker and the files beside it."""
+    for path in (spool, *_state_files(spool)):
         path.unlink(missing_ok=True)
 
 
-def _beside(spool: Path) -> tuple[Path, ...]:
+def _state_files(spool: Path) -> tuple[Path, ...]:
     return live_state_path(spool), clock_path(spool)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ProgressLine:
-    """Tells through pytest's reporter; `say` writes a whole line."""
+    """Shows progress through pytest's reporter; `say` writes a whole line."""
 
     def __init__(self, plugins: pytest.PytestPluginManager, say: Callable[[str], None]) -> None:
         self._plugins = plugins
@@ -24,7 +24,7 @@ class ProgressLine:
         self._terminal = reporter is not None and reporter.isatty
         self.every_s = TERMINAL_EVERY_S if self._terminal else LOG_EVERY_S
 
-    def tell(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """Show a line, no wider than the terminal: one that wraps cannot be drawn over."""
         if self._terminal:
             self._draw(f"  {text}"[: shutil.get_terminal_size().columns - 1])

@@ -70,7 +70,7 @@ class Recorder:
         """Show the progress of long measurements."""
         if self._config.get_verbosity() >= _QUIET:
             self._run.progress.say = self._say
-            self._run.progress.teller = ProgressLine(self._config.pluginmanager, self._say)
+            self._run.progress.display = ProgressLine(self._config.pluginmanager, self._say)
 
     def _say(self, text: str) -> None:
         manager = self._config.pluginmanager

@@ -28,11 +28,11 @@ from rackgate.run.payloads import acceptance_entry, host_entry, target_entry
 class Progress:
     """What a person sees while a run goes on.
 
-    `say` writes a line, `teller` shows how far a load is, `hottest` returns the hottest card in words.
+    `say` writes a line, `display` shows the progress of a load, `hottest` returns the hottest card in words.
     """
 
     say: Callable[[str], None] = lambda _text: None
-    teller: ProgressDisplay = field(default_factory=NoProgress)
+    display: ProgressDisplay = field(default_factory=NoProgress)
     hottest: Callable[[], str] = lambda: ""
 
 

@@ -123,7 +123,7 @@ def offer_look(
 
 def follow(run: Run, running: RunningLoad, load: Load, *, until: float = math.inf) -> None:
     """Show the progress of a load until it has ended, or until a monotonic moment in seconds."""
-    show_progress(running, load, run.progress.teller, beside=run.progress.hottest, until=until)
+    show_progress(running, load, run.progress.display, extra=run.progress.hottest, until=until)
 
 
 def lag_limit_ms(run: Run) -> float:
@@ -169,8 +169,8 @@ def record_look(run: Run, stage: str, look: OfferedLoad, *, number: int = 0) -> 
 def _record_trace_gaps(run: Run, stage: str, load: Load) -> None:
     """Record which lines of the load's trace are left out because they are no requests."""
     trace = trace_of(load)
-    if trace is not None and trace.why:
-        text = f"{stage}: load {load.name}: {trace.why}"
+    if trace is not None and trace.left_out_reason:
+        text = f"{stage}: load {load.name}: {trace.left_out_reason}"
         run.event("trace_left_out", text)
         run.say(text)
 

@@ -114,7 +114,7 @@ def as_text(result: Result) -> str:
 def _left_out(load: Load) -> str:
 
     trace = trace_of(load)
-    return trace.why if trace is not None else ""
+    return trace.left_out_reason if trace is not None else ""
 
 
 def _caches(result: Result) -> str:

@@ -1,1 +1,1 @@
-"""The load generator measures its own error."""
+"""Measures the load generator's own error."""

@@ -1,4 +1,4 @@
-"""The load generator's own error, measured against a server whose every write is stamped."""
+"""Measures the load generator's own error against a reference server that stamps its writes."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ INSTRUMENT_FAULTS = ("", "slow", "die", "late", "blank", "reference_die")
 
 
 class ReferenceDied(Exception):
-    """The reference server did not come up or is gone."""
+    """The reference server did not start or has died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstrumentError:
-    """How wrong the load generator is, per request that was ok; or the reason why that is not known.
+    """The load generator's error of each ok request, or the reason why it is unknown.
 
-    `errors_ms` is reported TTFT - true TTFT, `lag_ms` is sent - scheduled. `count` is the number of
-    errors; a reason goes with empty arrays.
+    `errors_ms` is reported TTFT - true TTFT, `lag_ms` is sent - scheduled. With a reason the arrays are
+    empty.
     """
 
     errors_ms: NDArray[np.float64]
@@ -60,7 +60,7 @@ def measure_instrument(
     gap_ms: float = Script().gap_ms,
     seed: int = 1,
 ) -> InstrumentError:
-    """Offer `load` to a reference server and return the errors; never raises for what either did.
+    """Run `load` against a reference server and return the errors; failures of both are its `reason`.
 
     `instrument_fault` is one of the worker's (`slow`, `die`, `late`), or `blank` (the reference keeps its
     stamps back), or `reference_die`. Raises `ValueError` for another one.

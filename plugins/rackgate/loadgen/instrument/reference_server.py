@@ -1,9 +1,9 @@
-"""A server with a scripted schedule that stamps the true moment of each write.
+"""A reference server with a scripted schedule that stamps the write of each first token.
 
-It speaks OpenAI's streaming shape: head and role frame at once, the first token after its scripted
-time, later ones at a fixed pace. `GET /stamps` gives, per X-Request-Id, the moment (monotonic ns) of the
-first token's write. The script is one line of JSON on standard input; the server says its port on
-standard output and ends when its standard input ends.
+It streams like OpenAI: head and role chunk at once, the first token after its scripted time, later tokens at
+a fixed pace. `GET /stamps` returns the moment (monotonic ns) of the first token's write by X-Request-Id. The
+script is one line of JSON on standard input; the server prints its port and exits when its standard input
+ends.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import httptools
 from rackgate.loadgen.child_process import raise_priority
 
 _NICENESS = -5
-"""Before what else the machine does, but after the load generator: a sender that is put aside by the server
-that it wakes stamps late, which no engine on another machine does to it."""
+"""Above other processes, but below the load generator, so that this server never delays its stamps."""
 
 _WORDS = (
     "rack",
@@ -44,9 +43,9 @@ _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encodin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """The schedule: request i has its first token after `ttft_ms[i % len]`, then one each `gap_ms`.
+    """The schedule: request i has its first token after `ttft_ms[i % len]`, then one every `gap_ms`.
 
-    `blank_stamps` keeps the stamps back; `die_after` ends the process at that many requests.
+    `blank_stamps` withholds the stamps; `die_after` ends the process at that many requests.
     """
 
     ttft_ms: tuple[float, ...] = (30.0, 47.0, 64.0, 38.0, 55.0)
@@ -80,7 +79,7 @@ def _end(tokens: int) -> bytes:
 
 
 class _Reference:
-    """What all connections share."""
+    """State shared by all connections."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -136,8 +135,8 @@ class _Connection(asyncio.Protocol):
             body = json.dumps(stamps).encode()
             self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
             return
-        asked = json.loads(self._body)
-        tokens = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or 1)
+        request = json.loads(self._body)
+        tokens = int(request.get("max_tokens") or request.get("max_completion_tokens") or 1)
         loop = asyncio.get_running_loop()
         self._transport.write(_BEGIN)
         first = loop.time() + self._shared.next_ttft_s()

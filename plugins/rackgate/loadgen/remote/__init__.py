@@ -1,1 +1,1 @@
-"""Load from other machines."""
+"""Load from other machines through Ray."""

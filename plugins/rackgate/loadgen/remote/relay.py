@@ -1,6 +1,6 @@
-"""Load from other machines: found through Ray, reached through one process of ours that knows Ray.
+"""The relay: a child process that runs a load's workers on load machines through Ray.
 
-Ray never runs in the process that judges: it puts threads, signal handlers and an `abort` of its own there.
+Ray never runs in the process that judges, because it installs threads and signal handlers and may abort.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from rackgate.nouns.decode import decode
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.target import LoadMachines
 
-_CONNECT_S = 5.0
-_GREETING_S = 60.0
+_CONNECT_TIMEOUT_S = 5.0
+_GREETING_TIMEOUT_S = 60.0
 
 
 class NoLoadMachines(ValueError):
-    """The load machines cannot be used: nothing was offered."""
+    """The load machines cannot be used, and no load was started."""
 
 
 def address_of(text: str) -> tuple[str, int]:
@@ -44,33 +44,33 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def check_machines(machines: LoadMachines) -> None:
-    """Raise `NoLoadMachines` if Ray is not installed here, or nothing answers at the cluster's address."""
+    """Raise `NoLoadMachines` if Ray is not installed or its cluster does not answer."""
     if importlib.util.find_spec("ray") is None:
         raise NoLoadMachines("load machines need Ray, here and there: pip install 'pytest-rackgate[ray]'")
     try:
-        socket.create_connection(address_of(machines.ray), _CONNECT_S).close()
+        socket.create_connection(address_of(machines.ray), _CONNECT_TIMEOUT_S).close()
     except OSError as error:
-        cure = "start it with `ray start --head`, and join it here and on each load machine"
-        raise NoLoadMachines(f"no Ray cluster answers at {machines.ray} ({error}): {cure}") from error
+        hint = "start it with `ray start --head`, and join it here and on each load machine"
+        raise NoLoadMachines(f"no Ray cluster answers at {machines.ray} ({error}): {hint}") from error
 
 
 class Relay:
-    """The process that reaches the load machines, for one load.
+    """The process that reaches the load machines of one load.
 
-    Raises `NoLoadMachines` if it finds none, or if they cannot reach one of the `endpoints` by its address.
+    Raises `NoLoadMachines` if it finds none, or if they cannot reach an endpoint by its address.
     """
 
     def __init__(self, machines: LoadMachines, endpoints: Sequence[Endpoint]) -> None:
         check_machines(machines)
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the relay lives
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the relay
         self._control, there = socket.socketpair()
         with there:
             self._process = start_child(
                 "rackgate.loadgen.remote.relay_process", control=there.fileno(), stderr=self._errors
             )
-        self._words: str | None = None
+        self._exit: str | None = None
         try:
-            self._machines = self._greeted(machines)
+            self._machines = self._receive_machines(machines)
             self._refuse_own_addresses(endpoints)
         except BaseException:
             self.end(0.0)
@@ -83,7 +83,7 @@ class Relay:
 
     @property
     def running(self) -> bool:
-        """True while it is there."""
+        """True while the process exists."""
         return self._process.poll() is None
 
     @property
@@ -92,7 +92,7 @@ class Relay:
         return tuple(about.cores for about in self._machines.values())
 
     def start(self, plans: Sequence[LoadPlan]) -> list[RelayWorkerLink]:
-        """Let each plan be offered: worker by worker from machine to machine."""
+        """Start a worker for each plan, distributed over the machines in turn."""
         links = []
         for _ in plans:
             ours, theirs = os.pipe()
@@ -103,51 +103,51 @@ class Relay:
         return links
 
     def cancel(self) -> None:
-        """End the load on all machines."""
+        """Let all machines end the load."""
         self._send(b"cancel\n")
 
     def end(self, grace_s: float) -> str:
-        """Let it end, kill it after `grace_s`; return how it ended. Safe to call again."""
-        if self._words is None:
+        """Let the process end, kill it after `grace_s`, and return how it ended; safe to call twice."""
+        if self._exit is None:
             self._control.close()
             try:
                 self._process.wait(grace_s)
             except subprocess.TimeoutExpired:
                 self._process.send_signal(signal.SIGKILL)
                 self._process.wait()
-            self._words = f"the process that reaches the load machines died ({self._last_line()})"
+            self._exit = f"the process that reaches the load machines died ({self._last_line()})"
             self._errors.close()
-        return self._words
+        return self._exit
 
     def _send(self, message: bytes) -> None:
-        with suppress(OSError):  # one that is gone is found out by the silence of its workers
+        with suppress(OSError):  # a dead relay is noticed by the end of its workers' output
             self._control.sendall(message)
 
-    def _greeted(self, machines: LoadMachines) -> dict[str, MachineInfo]:
+    def _receive_machines(self, machines: LoadMachines) -> dict[str, MachineInfo]:
         self._send(json.dumps(asdict(machines)).encode() + b"\n")
-        self._control.settimeout(_GREETING_S)
-        said = b""
+        self._control.settimeout(_GREETING_TIMEOUT_S)
+        received = b""
         try:
-            while not said.endswith(b"\n") and (piece := self._control.recv(65536)):
-                said += piece
+            while not received.endswith(b"\n") and (piece := self._control.recv(65536)):
+                received += piece
         except TimeoutError:
-            text = f"no Ray cluster answers at {machines.ray} within {_GREETING_S:g} s"
+            text = f"no Ray cluster answers at {machines.ray} within {_GREETING_TIMEOUT_S:g} s"
             raise NoLoadMachines(text) from None
         self._control.settimeout(None)
-        if not said.endswith(b"\n"):
-            raise NoLoadMachines(self.end(_CONNECT_S))
-        told: dict[str, Any] = json.loads(said)
-        if "refused" in told:
-            raise NoLoadMachines(told["refused"])
-        return {name: decode(MachineInfo, about) for name, about in told.items()}
+        if not received.endswith(b"\n"):
+            raise NoLoadMachines(self.end(_CONNECT_TIMEOUT_S))
+        message: dict[str, Any] = json.loads(received)
+        if "refused" in message:
+            raise NoLoadMachines(message["refused"])
+        return {name: decode(MachineInfo, about) for name, about in message.items()}
 
     def _refuse_own_addresses(self, endpoints: Sequence[Endpoint]) -> None:
-        """Raise `NoLoadMachines` for an address that is another one on each machine."""
+        """Raise `NoLoadMachines` for a loopback address, which is a different server on each machine."""
         here = MachineInfo.here().boot
-        away = [name for name, about in self._machines.items() if about.boot != here]
+        others = [name for name, about in self._machines.items() if about.boot != here]
         for endpoint in endpoints:
-            if away and _is_loopback(urlsplit(endpoint.url).hostname or ""):
-                text = f"{endpoint.url} is load machine {away[0]} itself when it is asked there"
+            if others and _is_loopback(urlsplit(endpoint.url).hostname or ""):
+                text = f"{endpoint.url} is load machine {others[0]} itself when it is asked there"
                 raise NoLoadMachines(f"{endpoint.entity}: {text}")
 
     def _last_line(self) -> str:
@@ -160,7 +160,7 @@ class Relay:
 
 
 class RelayWorkerLink:
-    """The way to one worker on a load machine."""
+    """The connection to one worker on a load machine."""
 
     def __init__(self, relay: Relay, output: int) -> None:
         self._relay = relay
@@ -173,15 +173,15 @@ class RelayWorkerLink:
 
     @property
     def running(self) -> bool:
-        """True while the relay is there."""
+        """True while the relay exists."""
         return self._relay.running
 
-    def tell(self, message: bytes) -> None:  # noqa: ARG002 - there is one thing to say to a running worker
-        """End the load, as whoever offers it tells each of its workers."""
+    def send(self, message: bytes) -> None:  # noqa: ARG002 - the only message is "cancel"
+        """Cancel the load on all machines."""
         self._relay.cancel()
 
     def end(self, grace_s: float) -> str:
-        """End the relay with all its workers."""
+        """End the relay and with it all workers."""
         if self.output >= 0:
             os.close(self.output)
             self.output = -1

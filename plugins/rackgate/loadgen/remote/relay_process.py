@@ -1,7 +1,7 @@
-"""The process that reaches load machines through Ray: one actor a machine, its answers into local files.
+"""The relay process: reaches load machines through Ray, with one actor per machine.
 
-It is told on its standard input, a socket: which cluster, then what each worker is to offer, then to cancel.
-It ends the load when that socket ends, so that it never outlives whoever started it.
+Its standard input is a socket on which it receives the cluster's address, then the workers' plans, then a
+cancel. It ends the load when that socket closes, so that it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from rackgate.loadgen.requests.plan import LoadPlan
 from rackgate.nouns.decode import decode
 from rackgate.nouns.target import LoadMachines
 
-_ANSWER_S = 30.0
-_FIRST_ANSWER_S = 45.0
-_END_S = 5.0
+_CALL_TIMEOUT_S = 30.0
+_FIRST_CALL_TIMEOUT_S = 45.0
+_JOIN_TIMEOUT_S = 5.0
 
 
 def main() -> int:
-    """Carry one load; the exit status is 0 if all its machines were heard to their end."""
+    """Run one load; the exit status is 0 if all machines ended in time."""
     control = socket.socket(fileno=os.dup(0))
-    line, _ = _line_of(control)
+    line, _ = _read_line(control)
     if not line:
         return 1
     try:
@@ -41,15 +41,15 @@ def main() -> int:
         control.sendall(json.dumps({"refused": str(error)}).encode() + b"\n")
         return 1
     control.sendall(json.dumps({one.name: asdict(one.about) for one in machines}).encode() + b"\n")
-    line, outputs = _line_of(control)
+    line, outputs = _read_line(control)
     if not line:
         return 1
     plans = [LoadPlan.from_json(text) for text in json.loads(line)]
-    return _carry(control, machines, plans, outputs)
+    return _run(control, machines, plans, outputs)
 
 
 class _Machine:
-    """A load machine by its actor."""
+    """A load machine and its Ray actor."""
 
     def __init__(self, name: str, node_id: str) -> None:
         import ray
@@ -63,43 +63,43 @@ class _Machine:
 
     @property
     def about(self) -> MachineInfo:
-        """What it is. Raises `NoLoadMachines`."""
+        """The info of the machine. Raises `NoLoadMachines`."""
         try:
-            about: MachineInfo = self._ray.get(self._about, timeout=_FIRST_ANSWER_S)
+            about: MachineInfo = self._ray.get(self._about, timeout=_FIRST_CALL_TIMEOUT_S)
         except self._ray.exceptions.RayError as error:
             text = f"load machine {self.name} cannot be used (is pytest-rackgate installed there?)"
-            raise NoLoadMachines(f"{text}: {_in_a_line(error)}") from error
+            raise NoLoadMachines(f"{text}: {_one_line(error)}") from error
         return about
 
-    def ask(self, question: str, *given: object) -> Any:
-        """Return the answer to a question of `LoadMachine`. Raises `ConnectionError` if there is none."""
+    def call(self, method: str, *arguments: object) -> Any:
+        """Return the result of a method of `LoadMachine`. Raises `ConnectionError` if the machine is lost."""
         try:
-            return self._ray.get(getattr(self._actor, question).remote(*given), timeout=_ANSWER_S)
+            return self._ray.get(getattr(self._actor, method).remote(*arguments), timeout=_CALL_TIMEOUT_S)
         except self._ray.exceptions.RayError as error:
-            raise ConnectionError(f"load machine {self.name} was lost: {_in_a_line(error)}") from error
+            raise ConnectionError(f"load machine {self.name} was lost: {_one_line(error)}") from error
 
 
-def _machines(asked: LoadMachines) -> list[_Machine]:
-    """Return the load machines of a cluster, in the order of their names. Raises `NoLoadMachines`."""
+def _machines(wanted: LoadMachines) -> list[_Machine]:
+    """Return the load machines of a cluster, sorted by name. Raises `NoLoadMachines`."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 
     try:
-        ray.init(address=asked.ray, namespace="rackgate", log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(address=wanted.ray, namespace="rackgate", log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise NoLoadMachines(f"no Ray cluster to join at {asked.ray}: {_in_a_line(error)}") from error
+        raise NoLoadMachines(f"no Ray cluster to join at {wanted.ray}: {_one_line(error)}") from error
     named = {node["NodeID"]: node["NodeName"] for node in ray.nodes() if node["Alive"]}
     names = list(named.values())
-    unknown = [name for name in asked.nodes if name not in names]
+    unknown = [name for name in wanted.nodes if name not in names]
     if unknown:
         text = f"has no node {', '.join(unknown)}; it has {', '.join(sorted(names))}"
-        raise NoLoadMachines(f"the Ray cluster at {asked.ray} {text}")
-    twice = {name for name in names if names.count(name) > 1}
+        raise NoLoadMachines(f"the Ray cluster at {wanted.ray} {text}")
+    duplicates = {name for name in names if names.count(name) > 1}
     machines = [
-        _Machine(f"{name}-{node_id[:8]}" if name in twice else name, node_id)
+        _Machine(f"{name}-{node_id[:8]}" if name in duplicates else name, node_id)
         for node_id, name in sorted(named.items(), key=lambda item: item[1])
-        if not asked.nodes or name in asked.nodes
+        if not wanted.nodes or name in wanted.nodes
     ]
     ours = MachineInfo.here().version
     for machine in machines:
@@ -109,19 +109,17 @@ def _machines(asked: LoadMachines) -> list[_Machine]:
     return machines
 
 
-def _carry(
-    control: socket.socket, machines: list[_Machine], plans: list[LoadPlan], outputs: list[int]
-) -> int:
-    """Carry the load from every machine until all have been heard to their end, or nobody listens."""
+def _run(control: socket.socket, machines: list[_Machine], plans: list[LoadPlan], outputs: list[int]) -> int:
+    """Run the load on every machine until all have ended or the parent has died."""
     cancelled = threading.Event()
     start = StartAgreement(len(plans))
-    carrying = [
+    parts = [
         MachineLoad(
-            machine.name, machine.ask, start, cancelled, _share(number, len(machines), plans, outputs)
+            machine.name, machine.call, start, cancelled, _share(number, len(machines), plans, outputs)
         )
         for number, machine in enumerate(machines)
     ]
-    threads = [threading.Thread(target=one.run, daemon=True) for one in carrying]
+    threads = [threading.Thread(target=one.run, daemon=True) for one in parts]
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
@@ -130,33 +128,33 @@ def _carry(
             if not control.recv(4096):
                 break
     for thread in threads:
-        thread.join(_END_S)
+        thread.join(_JOIN_TIMEOUT_S)
     return int(any(thread.is_alive() for thread in threads))
 
 
 def _share(
     number: int, machines: int, plans: list[LoadPlan], outputs: list[int]
 ) -> Mapping[int, tuple[LoadPlan, int]]:
-    """Return what one machine offers: every so many-th worker, with where its result goes."""
+    """Return the plans and output descriptors of one machine: every `machines`-th worker."""
     return {
         plans[worker].worker: (plans[worker], outputs[worker])
         for worker in range(number, len(plans), machines)
     }
 
 
-def _line_of(control: socket.socket) -> tuple[bytes, list[int]]:
-    """Return the next line and the descriptors that came with it; an empty line if nobody is there."""
-    said, descriptors = b"", []
-    while not said.endswith(b"\n"):
-        piece, came, _, _ = socket.recv_fds(control, 65536, 16)
+def _read_line(control: socket.socket) -> tuple[bytes, list[int]]:
+    """Return the next line and the descriptors sent with it, an empty line if the parent has died."""
+    data, descriptors = b"", []
+    while not data.endswith(b"\n"):
+        piece, received, _, _ = socket.recv_fds(control, 65536, 16)
         if not piece:
             return b"", []
-        said += piece
-        descriptors += came
-    return said, descriptors
+        data += piece
+        descriptors += received
+    return data, descriptors
 
 
-def _in_a_line(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join((lines[0], lines[-1]) if len(lines) > 1 else lines)[:400] or type(error).__name__
 
@@ -164,4 +162,4 @@ def _in_a_line(error: BaseException) -> str:
 if __name__ == "__main__":
     _status = main()
     sys.stderr.flush()
-    os._exit(_status)  # Ray ends the actors of a process that is gone
+    os._exit(_status)  # Ray ends the actors of a process that has exited

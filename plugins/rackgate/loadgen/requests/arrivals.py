@@ -1,4 +1,4 @@
-"""When requests start: schedules of open loads, which depend on nothing but the load and its seed."""
+"""Arrival schedules of open loads; they depend on the load and its seed only."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ def schedule_ns(
     seed: str,
     trace_s: Sequence[float] = (),
 ) -> Iterator[int]:
-    """Return when each request to one endpoint starts, in ns after the start of the load, ascending.
+    """Return the scheduled start of each request to one endpoint, in ns after the load's start, ascending.
 
-    `constant` spaces requests by 1 / rate and shifts the endpoints against each other, so that they are
-    not hit in the same instant. `poisson` places exactly `requests` arrivals in requests / rate seconds
-    as a Poisson process does that is known to have had that many; `gamma` does the same with gaps of the
-    load's burstiness. With phases the rate changes in time and the process with it. `trace` takes
-    `trace_s`, else `load.arrivals_s`. The same seed gives the same schedule. Each moment is made when it
-    is asked for: a schedule of days costs no time and no memory before its first request.
-    Raises `ValueError` for a load that has no rate.
+    `constant` spaces requests by 1 / rate and shifts the endpoints against each other. `poisson` places
+    exactly `requests` arrivals in requests / rate seconds, like a Poisson process conditioned on that number;
+    `gamma` does the same with gaps of the load's burstiness. With phases the rate changes over time. `trace`
+    uses `trace_s`, else `load.arrivals_s`. The same seed gives the same schedule. The schedule is lazy: days
+    of it cost neither time nor memory before the first request. Raises `ValueError` for a load that has no
+    rate.
     """
     if load.arrival is Arrival.TRACE:
         moments = trace_s or load.arrivals_s
@@ -43,14 +42,14 @@ def schedule_ns(
 
 
 def _counts(load: Load, requests: int, endpoint: int, endpoints: int, random: Random) -> Iterator[float]:
-    """Yield for each arrival how many were due on average before it, ascending, below `requests`."""
+    """Yield the expected number of arrivals before each arrival, ascending, below `requests`."""
     if load.arrival is Arrival.CONSTANT:
         yield from (index + endpoint / endpoints for index in range(requests))
         return
     gamma = load.arrival is Arrival.GAMMA
     left = float(requests)
-    for gaps in range(requests, 0, -1):  # that are still to come behind this one, the last one has no arrival
-        # The share that one gap has of so many that make up a known whole: at burstiness 1 these are one law.
+    for gaps in range(requests, 0, -1):  # gaps after this arrival; the last gap has no arrival
+        # The share of one gap among `gaps` of a known sum: at burstiness 1 both distributions are equal.
         if gamma:
             share = random.betavariate(load.burstiness, load.burstiness * gaps)
         else:
@@ -60,7 +59,7 @@ def _counts(load: Load, requests: int, endpoint: int, endpoints: int, random: Ra
 
 
 def _over_phases(phases: Sequence[Phase], counts: Iterable[float]) -> Iterator[int]:
-    """Yield when the rates of the phases have offered each count, in ns; what is left over comes last."""
+    """Yield the moment in ns at which the phases' rates reach each count; the rest comes at the end."""
     rest = iter(phases)
     phase: Phase | None = next(rest)
     began_s, before = 0.0, 0.0
@@ -69,11 +68,11 @@ def _over_phases(phases: Sequence[Phase], counts: Iterable[float]) -> Iterator[i
             began_s += phase.duration_s
             before += phase.arrivals
             phase = next(rest, None)
-        yield round((began_s + (_into(phase, count - before) if phase is not None else 0.0)) * 1e9)
+        yield round((began_s + (_seconds_into(phase, count - before) if phase is not None else 0.0)) * 1e9)
 
 
-def _into(phase: Phase, due: float) -> float:
-    """Return how far into a phase, in seconds, so many arrivals are due."""
+def _seconds_into(phase: Phase, due: float) -> float:
+    """Return after how many seconds of a phase `due` arrivals are due."""
     slope = (phase.last_rate_per_s - phase.rate_per_s) / phase.duration_s
     root = sqrt(max(0.0, phase.rate_per_s**2 + 2 * slope * due))
     seconds = 2 * due / (phase.rate_per_s + root) if due else 0.0

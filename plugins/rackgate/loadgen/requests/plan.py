@@ -1,4 +1,4 @@
-"""What one worker is told to offer, as JSON on its standard input."""
+"""The plan of one worker, sent to it as JSON."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rackgate.nouns.load import Load
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """One load offered to some endpoints; `requests` counts per endpoint, None means by duration only.
+    """One load against some endpoints; `requests` is per endpoint, None if only the duration ends the load.
 
-    `span_s` is the time between the first and the last start of an open load. Of several `workers` each
-    gets the same plan but for its number and its spool; they begin together by the file `start_file`.
-    Prompts, ids and moments depend on none of that.
+    `span_s` is the time between the first and the last start of an open load. The plans of several `workers`
+    differ in number and spool only, and `start_file` synchronizes their start. Prompts, ids and schedule do
+    not depend on the number of workers.
     """
 
     load: Load
@@ -34,24 +34,24 @@ class LoadPlan:
     worker: int = 0
     start_file: str = ""
 
-    def dealt(self, count: int) -> range:
-        """Return the numbers below `count` that are this worker's: every one of them is exactly one's."""
+    def own_indexes(self, count: int) -> range:
+        """Return the numbers below `count` that belong to this worker; each belongs to exactly one worker."""
         return range(self.worker, count, self.workers)
 
     @property
     def identity(self) -> str:
-        """What makes this plan's prompts, schedule and ids its own; the same parts, the same bytes."""
+        """The seed of prompts, schedule and ids: the same identity gives the same bytes."""
         parts = (self.seed, self.load.seed, self.load.name, self.label, self.look)
         return "|".join(str(part) for part in parts)
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits of the identity."""
+        """Eight hexadecimal digits that identify the plan."""
         return hashlib.sha256(self.identity.encode()).hexdigest()[:8]
 
     @property
-    def longest_s(self) -> float:
-        """A bound on the plan's duration when every request runs into its limits, in seconds."""
+    def max_duration_s(self) -> float:
+        """An upper bound of the plan's duration: every request reaches its limits."""
         limits = self.load.limits
         each_s = limits.connect_s + limits.total_s + self.load.think_s + 1.0
         concurrency = max(1, self.load.concurrency)

@@ -1,7 +1,7 @@
-"""Request bodies of a load: seeded, salted, and cheap enough to be made while streams are timed.
+"""The request bodies of a load: seeded, unique, and cheap enough to be made while streams are timed.
 
-Without a tokeniser lengths are approximate: one short English word is taken for one token, for the load
-generator knows nothing about the model. The server's own `prompt_tokens` is what gets recorded.
+Without a tokenizer lengths are approximate: one short English word counts as one token. The recorded
+`prompt_tokens` are the server's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SALT_WORDS = 12
 _BLOCKS = 16
 _TASK = "Continue this list of words as a story:"
 _TASK_WORDS = 8
-_HOLE = "@@"
+_PLACEHOLDER = "@@"
 _WORD_OF_BYTE = tuple(WORDS[byte % len(WORDS)].encode() for byte in range(256))
 
 
@@ -33,10 +33,10 @@ class PromptSource(Protocol):
 
 
 class UniformPrompts:
-    """Bodies of one endpoint's requests, all of the same lengths.
+    """Bodies of requests of equal lengths.
 
-    Every prompt begins with words of its own, so that no prefix cache answers in the engine's place;
-    the rest is one of a few blocks of random words. The same identity and index give the same bytes.
+    Every prompt begins with unique words, so that a prefix cache cannot answer; the rest is one of a few
+    blocks of random words. The same identity and index give the same bytes.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class UniformPrompts:
         words = Random(f"blocks|{identity}").choices(WORDS, k=filling)
         turns = [filling * turn // _BLOCKS for turn in range(_BLOCKS)]
         self._blocks = [" ".join(words[turn:] + words[:turn]).encode() for turn in turns]
-        prompt = f"{_TASK} {_HOLE}" if prompt_tokens > _TASK_WORDS else _HOLE
+        prompt = f"{_TASK} {_PLACEHOLDER}" if prompt_tokens > _TASK_WORDS else _PLACEHOLDER
         body = protocol.body(ChatRequest(model=model, prompt=prompt, max_tokens=output_tokens))
-        self._before, _, self._after = body.partition(_HOLE.encode())
+        self._before, _, self._after = body.partition(_PLACEHOLDER.encode())
 
     def body(self, kind: str, index: int) -> bytes:
         """Return the body of request `index`."""
@@ -63,10 +63,11 @@ class UniformPrompts:
 
 
 class VariedPrompts:
-    """Bodies of one endpoint's requests by the load's own rules; the same identity gives the same bytes.
+    """Bodies of requests that differ: lengths, shared prefixes, conversations, traces.
 
-    What a conversation repeats as the assistant's words are words of ours: with the engine's own, the
-    requests would depend on the engine. Warm-up shares no prefix with what is measured.
+    The same identity gives the same bytes. The assistant's turns of a conversation are generated here,
+    because the engine's answers would make the requests depend on the engine. Warm-up shares no prefix with
+    measured requests.
     """
 
     def __init__(
@@ -93,14 +94,14 @@ class VariedPrompts:
         conversation, turn = divmod(index, self._load.turns)
         history = []
         for earlier in range(turn):
-            prompt, answer_tokens = self._said(kind, conversation, earlier)
+            prompt, answer_tokens = self._user_turn(kind, conversation, earlier)
             answer = self._pool.text(f"{self._identity}|answer|{kind}{conversation}.{earlier}", answer_tokens)
             history.append((prompt, answer))
-        prompt, output_tokens = self._said(kind, conversation, turn)
+        prompt, output_tokens = self._user_turn(kind, conversation, turn)
         return self._body(prompt, output_tokens, tuple(history))
 
-    def _said(self, kind: str, conversation: int, turn: int) -> tuple[str, int]:
-        """Return what the user says in one turn, and how many tokens are asked for."""
+    def _user_turn(self, kind: str, conversation: int, turn: int) -> tuple[str, int]:
+        """Return the user's prompt of one turn, and its number of output tokens."""
         load = self._load
         name = f"{self._identity}|{kind}{conversation}.{turn}"
         random = Random(f"lengths|{name}")
@@ -118,17 +119,17 @@ class VariedPrompts:
             prefix = " ".join(prefix.split(" ")[:prefix_tokens])
         return f"{prefix} {self._pool.text(name, prompt_tokens - prefix_tokens)}", output_tokens
 
-    def _traced(self, asked: TraceRequest, index: int) -> bytes:
-        if asked.text:
-            return self._body(asked.text, asked.output_tokens, ())
-        if not asked.blocks:
-            prompt = self._pool.text(f"{self._identity}|trace{index}", asked.prompt_tokens)
-            return self._body(prompt, asked.output_tokens, ())
+    def _traced(self, request: TraceRequest, index: int) -> bytes:
+        if request.text:
+            return self._body(request.text, request.output_tokens, ())
+        if not request.blocks:
+            prompt = self._pool.text(f"{self._identity}|trace{index}", request.prompt_tokens)
+            return self._body(prompt, request.output_tokens, ())
         parts = []
-        for place, block in enumerate(asked.blocks):
-            tokens = min(MOONCAKE_BLOCK_TOKENS, asked.prompt_tokens - place * MOONCAKE_BLOCK_TOKENS)
+        for place, block in enumerate(request.blocks):
+            tokens = min(MOONCAKE_BLOCK_TOKENS, request.prompt_tokens - place * MOONCAKE_BLOCK_TOKENS)
             parts.append(self._pool.text(f"{self._identity}|block|{block}", tokens))
-        return self._body(" ".join(parts), asked.output_tokens, ())
+        return self._body(" ".join(parts), request.output_tokens, ())
 
     def _body(self, prompt: str, output_tokens: int, history: tuple[tuple[str, str], ...]) -> bytes:
         return self._protocol.body(
@@ -137,9 +138,9 @@ class VariedPrompts:
 
 
 def draw_length(mean: int, spread: Spread | None, random: Random) -> int:
-    """Return one length in tokens, at least 1; without a spread it is the mean.
+    """Return a random length in tokens, at least 1; without a spread it is the mean.
 
-    The lognormal has the given mean and standard deviation itself, not those of its logarithm.
+    Mean and deviation are those of the lognormal distribution itself, not of its logarithm.
     """
     if spread is None:
         return mean

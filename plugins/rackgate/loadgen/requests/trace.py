@@ -15,14 +15,14 @@ from rackgate.loadgen.requests.words import token_counter
 from rackgate.nouns.load import Arrival, Load
 
 MOONCAKE_BLOCK_TOKENS = 512
-"""Tokens that one of Mooncake's hash ids stands for."""
+"""Tokens per hash id of Mooncake."""
 
 CHARACTERS_PER_TOKEN = 4
-"""How texts of ShareGPT become token counts where no tokeniser says better."""
+"""Characters per token of ShareGPT texts without a tokenizer."""
 
 
 class TraceError(ValueError):
-    """A trace that cannot be offered: the file, the line and the reason."""
+    """An unusable trace: the file, the line and the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +42,10 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A whole trace in its order.
+    """The requests of a trace in their order.
 
-    `left_out` counts what its format has no request for: conversations without a question and an answer,
-    and rows of requests that failed when they were recorded. `why` says it.
+    `left_out` counts conversations without a question and an answer, and rows of requests that failed when
+    they were recorded.
     """
 
     form: str
@@ -53,8 +53,8 @@ class Trace:
     left_out: int = 0
 
     @property
-    def why(self) -> str:
-        """What was left out and why; empty if nothing was."""
+    def left_out_reason(self) -> str:
+        """The number of entries left out and the reason, empty if there are none."""
         if not self.left_out:
             return ""
         what = "conversations that begin with no exchange" if self.form == "sharegpt" else "failed requests"
@@ -66,7 +66,7 @@ class Trace:
         return all(request.offset_s is not None for request in self.requests)
 
     def in_time(self, load: Load) -> int:
-        """Return how many of its requests a load offers: with the trace's times, those before its end."""
+        """Return the number of requests that a load offers; with the trace's times, those before its end."""
         if load.arrival is not Arrival.TRACE or load.duration_s is None:
             return len(self.requests)
         first = self.moments_s[0]
@@ -79,23 +79,23 @@ class Trace:
 
 
 def read_trace(path: Path, form: str = "auto", *, tokens_in: Callable[[str], int] | None = None) -> Trace:
-    """Return the requests of a file; `auto` tells the format by the file's beginning.
+    """Return the requests of a file; `auto` detects the format by the start of the file.
 
-    `tokens_in` counts the tokens of a text, by default a quarter of its characters. Of a conversation of
-    ShareGPT the first exchange is taken. Rows of BurstGPT with no response tokens are requests that
-    failed: they are left out and counted. Raises `TraceError` for a file or line that cannot be read,
-    another length below 1, and times that go backwards.
+    `tokens_in` counts the tokens of a text, by default as a quarter of its characters. A ShareGPT
+    conversation gives its first exchange. BurstGPT rows without response tokens are failed requests, which
+    are left out and counted. Raises `TraceError` for an unreadable file or line, a length below 1, and times
+    that go backwards.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise TraceError(f"{path}: cannot be read: {error}") from error
-    form = _form_of(path, text) if form == "auto" else form
+    form = _detect_format(path, text) if form == "auto" else form
     if form not in TRACE_FORMATS:
         raise TraceError(f"{path}: no trace format {form!r}; valid: {', '.join(TRACE_FORMATS)}, auto")
     left_out = 0
     if form == "sharegpt":
-        requests, left_out = _sharegpt(path, text, tokens_in or _quarter)
+        requests, left_out = _sharegpt(path, text, tokens_in or _estimated_tokens)
     else:
         rows = list(_rows(path, text, TRACE_FORMATS[form], failed=form == "burstgpt"))
         requests = [row for row in rows if row.output_tokens]
@@ -112,7 +112,7 @@ def _rows(
     *,
     failed: bool,
 ) -> Iterator[TraceRequest]:
-    """Yield the requests of a table, with `failed` also those that gave no output."""
+    """Yield the requests of a table, with `failed` also those without output tokens."""
     before = -math.inf
     for line, found in read_lines(text):
         if isinstance(found, Exception):
@@ -196,7 +196,7 @@ def _table(
 
 
 def _moment_s(text: str) -> float:
-    """Return the seconds of an Azure time, whose fraction may have seven digits."""
+    """Return an Azure timestamp in seconds; its fraction may have seven digits."""
     whole, dot, rest = text.strip().partition(".")
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
     zone = rest[len(digits) :]
@@ -212,26 +212,26 @@ def _whole(value: Any) -> int:
 
 
 def _sharegpt(path: Path, text: str, tokens_in: Callable[[str], int]) -> tuple[list[TraceRequest], int]:
-    """Return the first exchange of each conversation that begins with one, and how many do not."""
+    """Return the first exchange of each conversation, and the number of conversations without one."""
     try:
-        talks = json.loads(text)
+        conversations = json.loads(text)
     except ValueError as error:
         raise TraceError(f"{path}: {error}") from error
-    if not isinstance(talks, list):
-        raise TraceError(f"{path}: a list of conversations is due, not {type(talks).__name__}")
+    if not isinstance(conversations, list):
+        raise TraceError(f"{path}: a list of conversations is due, not {type(conversations).__name__}")
     found: list[TraceRequest] = []
     left_out = 0
-    for number, talk in enumerate(talks, 1):
-        turns = talk.get("conversations") if isinstance(talk, dict) else None
+    for number, conversation in enumerate(conversations, 1):
+        turns = conversation.get("conversations") if isinstance(conversation, dict) else None
         if not isinstance(turns, list):
             raise TraceError(f"{path}: conversation {number}: no list 'conversations'")
-        said = [
+        messages = [
             (str(turn.get("from")), str(turn.get("value") or "")) for turn in turns if isinstance(turn, dict)
         ]
-        if not _is_exchange(said):
+        if not _is_exchange(messages):
             left_out += 1
         else:
-            prompt, answer = said[0][1], said[1][1]
+            prompt, answer = messages[0][1], messages[1][1]
             found.append(
                 TraceRequest(
                     prompt_tokens=max(1, tokens_in(prompt)),
@@ -242,14 +242,14 @@ def _sharegpt(path: Path, text: str, tokens_in: Callable[[str], int]) -> tuple[l
     return found, left_out
 
 
-def _is_exchange(said: list[tuple[str, str]]) -> bool:
-    """Return whether a conversation begins with something asked and something answered."""
-    if [who for who, _ in said[:2]] not in (["human", "gpt"], ["user", "assistant"]):
+def _is_exchange(messages: list[tuple[str, str]]) -> bool:
+    """Return whether a conversation begins with a question and an answer."""
+    if [who for who, _ in messages[:2]] not in (["human", "gpt"], ["user", "assistant"]):
         return False
-    return all(text.strip() for _, text in said[:2])
+    return all(text.strip() for _, text in messages[:2])
 
 
-def _quarter(text: str) -> int:
+def _estimated_tokens(text: str) -> int:
     return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
 
 
@@ -259,10 +259,10 @@ TRACE_FORMATS: dict[str, Callable[[str], Iterator[tuple[int, TraceRequest | Exce
     "burstgpt": _burstgpt,
     "sharegpt": lambda _text: iter(()),
 }
-"""Readers by the name of the format; ShareGPT is no table of lines and has its own."""
+"""Row readers by format; ShareGPT has no rows and is read by `_sharegpt`."""
 
 
-def _form_of(path: Path, text: str) -> str:
+def _detect_format(path: Path, text: str) -> str:
     begin = text.lstrip()[:4096]
     first = begin.partition("\n")[0]
     if begin.startswith("["):
@@ -277,7 +277,7 @@ def _form_of(path: Path, text: str) -> str:
 
 
 def trace_of(load: Load) -> Trace | None:
-    """Return the trace that a load names, None if it names none; raises `TraceError`."""
+    """Return the trace of a load, None if it has none. Raises `TraceError`."""
     if load.trace is None:
         return None
     count = token_counter(load.tokenizer) if load.tokenizer is not None else None

@@ -1,4 +1,4 @@
-"""Words that prompts are made of, and how many tokens they are."""
+"""The words of prompts, and their lengths in tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SALT_WORDS = 12
 
 
 def words_of(tokenizer: str | None) -> tuple[str, ...]:
-    """Return the words that are one token each: all of ours, or those of them that a tokeniser says.
+    """Return the words that are one token each, all of them without a tokenizer.
 
     `tokenizer` is a `tokenizer.json` or a folder that holds one. Raises `ValueError` if it cannot be used.
     """
@@ -59,21 +59,21 @@ def token_counter(tokenizer: str) -> Callable[[str], int]:
 
 
 class WordPool:
-    """Texts of an exact number of words, cheap also for prompts of a hundred thousand."""
+    """Generates texts of an exact number of words, cheap up to a hundred thousand words."""
 
     def __init__(self, words: tuple[str, ...], identity: str) -> None:
         self._words = words
         self._pool = Random(f"pool|{identity}").choices(words, k=_POOL_WORDS)
 
     def text(self, seed: str, count: int) -> str:
-        """Return `count` words; texts of different seeds differ from their first words on."""
+        """Return `count` words; texts of different seeds differ in their first words."""
         random = Random(seed)
-        said = random.choices(self._words, k=min(_SALT_WORDS, count))
-        left = count - len(said)
+        words = random.choices(self._words, k=min(_SALT_WORDS, count))
+        left = count - len(words)
         place = random.randrange(_POOL_WORDS)
         while left > 0:
             part = self._pool[place : place + left]
-            said += part
+            words += part
             left -= len(part)
             place = 0
-        return " ".join(said)
+        return " ".join(words)

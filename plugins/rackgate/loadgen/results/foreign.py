@@ -1,8 +1,8 @@
-"""Results of other load generators, as measurements of ours where their definitions allow that.
+"""Results of other load generators, converted to our measurements where the definitions agree.
 
-AIPerf's `profile_export_aiperf.json`, GuideLLM's JSON report and `vllm bench serve --save-result`. None
-of them counts a stream that ends without its terminal signal as a failure, and their percentiles leave
-failures out; what follows from that is UNKNOWN, with the reason.
+It reads AIPerf's `profile_export_aiperf.json`, GuideLLM's JSON report and `vllm bench serve --save-result`.
+None of them counts a stream that ends without its terminal signal as a failure, and their percentiles leave
+failures out; a measurement that depends on this is UNKNOWN with the reason.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from rackgate.statistics.percentiles import nearest_rank, order_ranks, percentil
 
 
 class ForeignError(ValueError):
-    """A file that is no result of a known load generator."""
+    """A file that is not the result of a known load generator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """What a tool tells of one latency, in ms: values by quantile (0 is the minimum, 1 the maximum).
+    """A tool's distribution of one latency in ms: values by quantile (0 is the minimum, 1 the maximum).
 
-    Where it tells every request's, `values` has them, and what follows is ours, by nearest rank.
+    If the file has the value of every request, `values` holds them and the statistics are ours, by nearest
+    rank.
     """
 
     quantiles: Mapping[float, float]
@@ -36,13 +37,13 @@ class Distribution:
     values: tuple[float, ...] = ()
 
     def value(self, quantile: float) -> float | None:
-        """Return a quantile, None if it is not told."""
+        """Return a quantile, None if the file does not have it."""
         if self.values:
             return nearest_rank(self.values, quantile)
         return self.quantiles.get(quantile)
 
     def bounds(self, quantile: float, confidence: float = 0.95) -> Bounds:
-        """Return confidence bounds from the quantiles that stand around it; None where none is far enough.
+        """Return confidence bounds from the reported quantiles around it, None if no quantile is far enough.
 
         The order statistic that bounds a percentile is itself bounded by a reported percentile beyond it.
         """
@@ -58,22 +59,23 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignReport:
-    """One result file: counts, latencies and rates by our metric names, and what it cannot say."""
+    """One result file: counts, latencies and rates by our metric names, and why others are missing."""
 
     tool: str
     ok: int
     failed: int | None
     latencies: Mapping[str, Distribution] = field(default_factory=dict)
     values: Mapping[str, float] = field(default_factory=dict)
-    unlike: Mapping[str, str] = field(default_factory=dict)
+    incomparable: Mapping[str, str] = field(default_factory=dict)
     partial: str = ""
 
     def measurement(self, metric: str, statistic: str, unit: str) -> Measurement:
-        """Return one of our measurements, or why this file does not hold it."""
+        """Return a measurement, which has a reason if the file does not support it."""
         if self.partial:
             return missing(metric, "rack", unit, Reason.DIED, f"{self.tool}: {self.partial}")
-        if metric in self.unlike:
-            return missing(metric, "rack", unit, Reason.UNSUPPORTED, f"{self.tool}: {self.unlike[metric]}")
+        if metric in self.incomparable:
+            text = f"{self.tool}: {self.incomparable[metric]}"
+            return missing(metric, "rack", unit, Reason.UNSUPPORTED, text)
         if metric == "error_rate":
             return self._error_rate(unit)
         if metric in self.values:
@@ -120,7 +122,7 @@ class ForeignReport:
 
 
 def read_foreign(path: Path) -> ForeignReport:
-    """Return what a result file says; the tool is told by the file's shape. Raises `ForeignError`."""
+    """Return the report of a result file; its keys identify the tool. Raises `ForeignError`."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -152,7 +154,7 @@ def _aiperf(data: dict[str, Any]) -> ForeignReport:
     count = int(failed["avg"]) if failed else None
     if count is None and share is not None and share < 100:
         count = round(ok * share / (100 - share))
-    late = _aiperf_late(data.get("input_config"))
+    caveat = _aiperf_start_caveat(data.get("input_config"))
     whole = data.get("is_complete", True) and not data.get("was_cancelled")
     return ForeignReport(
         tool="AIPerf",
@@ -160,15 +162,15 @@ def _aiperf(data: dict[str, Any]) -> ForeignReport:
         failed=count,
         latencies=latencies,
         values=_rates(data, ("output_token_throughput", "request_throughput"), "avg"),
-        unlike=dict.fromkeys(("ttft_ms", "jitter_ratio", "e2e_ms"), late) if late else {},
+        incomparable=dict.fromkeys(("ttft_ms", "jitter_ratio", "e2e_ms"), caveat) if caveat else {},
         partial="" if whole else "it is not complete",
     )
 
 
-def _aiperf_late(config: Mapping[str, Any] | None) -> str:
-    """Return why latencies do not count from the schedule; empty where there was none.
+def _aiperf_start_caveat(config: Mapping[str, Any] | None) -> str:
+    """Return why latencies do not count from the schedule, empty if the load had none.
 
-    With a rate an arrival for which no slot is free is skipped, and each request counts from its issue.
+    With a rate AIPerf skips an arrival without a free slot, and counts each request from its sending.
     """
     if not config:
         return "its file does not say by what its requests were started (input_config)"
@@ -196,11 +198,11 @@ def _guidellm(data: dict[str, Any]) -> ForeignReport:
     by_schedule = strategy in ("constant", "poisson", "trace")
     each = (one.get("requests") or {}).get("successful") or []
     if each and len(each) == ok:
-        latencies, unlike = _guidellm_each(each, by_schedule=by_schedule), {}
+        latencies, incomparable = _guidellm_requests(each, by_schedule=by_schedule), {}
     else:
-        latencies, unlike = _guidellm_told(metrics), {"tpot_ms": _BY_TOKENS}
-        late = "it counts from sending, and this load had a schedule" if by_schedule else ""
-        unlike |= dict.fromkeys(("ttft_ms", "jitter_ratio", "e2e_ms"), late) if late else {}
+        latencies, incomparable = _guidellm_percentiles(metrics), {"tpot_ms": _BY_TOKENS}
+        caveat = "it counts from sending, and this load had a schedule" if by_schedule else ""
+        incomparable |= dict.fromkeys(("ttft_ms", "jitter_ratio", "e2e_ms"), caveat) if caveat else {}
     rate = (metrics.get("output_tokens_per_second") or {}).get("successful")
     return ForeignReport(
         tool="GuideLLM",
@@ -208,17 +210,17 @@ def _guidellm(data: dict[str, Any]) -> ForeignReport:
         failed=int(totals["errored"]),
         latencies=latencies,
         values={"output_token_throughput": float(rate["mean"])} if rate else {},
-        unlike=unlike,
+        incomparable=incomparable,
     )
 
 
 _BY_TOKENS = "its percentiles of TPOT are over tokens, not over requests"
 
 
-def _guidellm_each(each: list[dict[str, Any]], *, by_schedule: bool) -> dict[str, Distribution]:
-    """Return latencies request by request; of a load with a schedule they count from that."""
+def _guidellm_requests(each: list[dict[str, Any]], *, by_schedule: bool) -> dict[str, Distribution]:
+    """Return latencies from each request, counted from the schedule if the load had one."""
     waited = [1000.0 * float(one["request_dispatch_delay"] or 0.0) if by_schedule else 0.0 for one in each]
-    told = {
+    columns = {
         "ttft_ms": [
             None if one["time_to_first_token_ms"] is None else one["time_to_first_token_ms"] + wait
             for one, wait in zip(each, waited, strict=True)
@@ -227,7 +229,7 @@ def _guidellm_each(each: list[dict[str, Any]], *, by_schedule: bool) -> dict[str
         "e2e_ms": [1000.0 * one["request_latency"] + wait for one, wait in zip(each, waited, strict=True)],
     }
     found = {}
-    for name, values in told.items():
+    for name, values in columns.items():
         known = tuple(float(value) for value in values if value is not None)
         if len(known) == len(each):
             found[name] = Distribution(
@@ -236,7 +238,7 @@ def _guidellm_each(each: list[dict[str, Any]], *, by_schedule: bool) -> dict[str
     return found
 
 
-def _guidellm_told(metrics: dict[str, Any]) -> dict[str, Distribution]:
+def _guidellm_percentiles(metrics: dict[str, Any]) -> dict[str, Distribution]:
     """Return the latencies whose percentiles are over requests."""
     found = {}
     for ours, theirs, scale in (
@@ -258,9 +260,9 @@ def _vllm(data: dict[str, Any]) -> ForeignReport:
     count, failed = int(data["completed"]), data.get("failed")
     if failed is None and "num_prompts" in data:
         failed = int(data["num_prompts"]) - count
-    unlike = {"ttft_ms": role, "tpot_ms": f"{role}, and TPOT counts from there", "jitter_ratio": role}
+    incomparable = {"ttft_ms": role, "tpot_ms": f"{role}, and TPOT counts from there", "jitter_ratio": role}
     if data.get("max_concurrency") is not None and data.get("request_rate", "inf") != "inf":
-        unlike["e2e_ms"] = "it counts from sending, and what waited for a free place was sent late"
+        incomparable["e2e_ms"] = "it counts from sending, and what waited for a free place was sent late"
     return ForeignReport(
         tool="vllm bench serve",
         ok=count,
@@ -270,12 +272,12 @@ def _vllm(data: dict[str, Any]) -> ForeignReport:
             "output_token_throughput": float(data["output_throughput"]),
             "request_throughput": float(data["request_throughput"]),
         },
-        unlike=unlike,
+        incomparable=incomparable,
     )
 
 
 def _vllm_latencies(data: dict[str, Any], count: int) -> dict[str, Distribution]:
-    """Return the end-to-end latencies: every one (in s) where all requests were ok, else the percentiles."""
+    """Return the end-to-end latencies: all of them (in s) if all requests were ok, else the percentiles."""
     each = tuple(1000.0 * float(one) for one in data.get("latencies") or ())
     matches = {name: re.fullmatch(r"p(\d+(?:\.\d+)?)_e2el_ms", name) for name in data}
     told = {round(float(found[1]) / 100, 6): float(data[name]) for name, found in matches.items() if found}

@@ -43,7 +43,7 @@ class LoadGenerator:
         transport = transport or client_factory(plan.instrument_fault)
         self.plan = plan
         self._load = plan.load
-        self._concurrency = len(plan.dealt(plan.load.concurrency))
+        self._concurrency = len(plan.own_indexes(plan.load.concurrency))
         trace = trace_of(plan.load)
         self._trace_s = trace.moments_s if trace is not None else ()
         requests = trace.requests if trace is not None else ()
@@ -147,7 +147,7 @@ class LoadGenerator:
         }
 
     async def _warm_up(self, client: EndpointClient) -> None:
-        indexes = iter(self.plan.dealt(self._load.warmup_requests))
+        indexes = iter(self.plan.own_indexes(self._load.warmup_requests))
 
         async def slot() -> None:
             for index in indexes:
@@ -181,7 +181,7 @@ class LoadGenerator:
             await asyncio.sleep((left_ns + 1_000_000) / 1e9)  # a timer may be a millisecond early
         slots = [
             Slot(self.in_flight, client, begin_ns + round(number * step_ns))
-            for number in self.plan.dealt(self._load.concurrency)
+            for number in self.plan.own_indexes(self._load.concurrency)
             for client in self._clients
         ]
         self.in_flight.sequences.update(slots)

@@ -218,7 +218,7 @@ def lateness(looks: tuple[OfferedLoad, ...], limit_ms: float) -> str:
 
 def clocks_apart(looks: tuple[OfferedLoad, ...], limit_ms: float) -> str:
     """Say why moments of different load machines cannot be put in one order; empty if they can."""
-    return next((text for look in looks for one in look.clocks if (text := one.trouble(limit_ms))), "")
+    return next((text for look in looks for one in look.clocks if (text := one.problem(limit_ms))), "")
 
 
 def unlike_the_engine(looks: tuple[OfferedLoad, ...], limit_ms: float) -> str:
