@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.batch import InputRefused, answers, check_batch, read_results, summarise_batch
+from rackgate.batch.checker import check_batch
 from rackgate.batch.exercise import make_input
+from rackgate.batch.input_file import InputRefused
+from rackgate.batch.results import answers, read_results, summarise_batch
 from rackgate.nouns.verdict import Verdict
 
 CASES = Path(__file__).parent.parent / "cases"

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rackgate.batch import check_batch
-from rackgate.batch.output import OutputFile
+from rackgate.batch.checker import check_batch
+from rackgate.batch.output_file import OutputFile
 from rackgate.batch.runner import RunnerOptions, run_batch
 from rackgate.nouns.verdict import Verdict
 

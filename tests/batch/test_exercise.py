@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.batch import exercise_batch
+from rackgate.batch.exercise import exercise_batch
 from rackgate.nouns.measurement import Reason
 from rackgate.nouns.verdict import Verdict
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rackgate.batch import read_input
-from rackgate.batch.output import OutputBusy, OutputDamaged, PayloadConflict, plan_resume
+from rackgate.batch.input_file import read_input
+from rackgate.batch.output_file import OutputBusy, OutputDamaged, PayloadConflict, plan_resume
 from rackgate.batch.runner import RunnerOptions, main, run_batch
 
 CASES = Path(__file__).parent.parent / "cases"
@@ -95,7 +95,7 @@ def test_a_full_disk_is_an_error_and_not_a_result(tmp_path, engine, monkeypatch,
     def full(self, lines):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("rackgate.batch.output.OutputFile.append", full)
+    monkeypatch.setattr("rackgate.batch.output_file.OutputFile.append", full)
     arguments = [
         "--input",
         str(tmp_path / "in.jsonl"),

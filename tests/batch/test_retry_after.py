@@ -8,8 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackgate.batch import retry_after_s
-from rackgate.engines.retry_after import wait_s
+from rackgate.engines.retry_after import retry_after_s, wait_s
 
 CASES = Path(__file__).parent.parent / "cases"
 NOW = datetime(2026, 10, 21, 7, 28, tzinfo=UTC)

@@ -12,8 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rackgate.batch import InputRefused, answers, check_batch, read_input
-from rackgate.batch.output import plan_resume
+from rackgate.batch.checker import check_batch
+from rackgate.batch.input_file import InputRefused, read_input
+from rackgate.batch.output_file import plan_resume
+from rackgate.batch.results import answers
 from rackgate.batch.runner import RunnerOptions, main, run_batch
 
 CASES = Path(__file__).parent.parent / "cases"

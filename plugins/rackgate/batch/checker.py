@@ -1,4 +1,4 @@
-"""Exactly once, judged from files alone: what was asked, what is there, what was there before."""
+"""Checks from files that a batch has exactly one result for each task, also after a retry."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rackgate.batch.input_file import read_input
 from rackgate.batch.results import Result, Results, read_results
-from rackgate.batch.tasks import read_input
 from rackgate.nouns.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """What became of every task; ids where not said otherwise.
+    """The outcome of each task. Tuples hold ids, `unreadable` line numbers.
 
-    `terminal` counts tasks with exactly one record, `records` all readable ones. `failed` have one that
-    is no answer. `unreadable` are line numbers. `overwritten` were terminal before the retry and are
-    changed or gone; `regenerated` were added or changed by a full retry of a finished batch;
-    `mismatched` differ from the undisturbed run: each None if that was not looked at. `resubmit` say
-    themselves that they never ran. `labels` tells how each task's record reads.
+    `terminal` counts tasks with exactly one record, `records` all readable records. The record of a
+    `failed` task is no answer. The record of a `resubmit` task says that it never ran. `overwritten` tasks
+    were terminal before the retry, and their record is changed or gone. A full retry of the finished batch
+    added or changed the records of `regenerated` tasks. The answers of `mismatched` tasks differ from the
+    undisturbed run. Each of the last three is None if its input was not given. `labels` maps each task to
+    the label of its record.
     """
 
     tasks: int
@@ -38,17 +39,17 @@ class BatchReport:
 
     @property
     def damaged(self) -> bool:
-        """True if something is there that must not be: a duplicate, an overwritten or a strange record."""
+        """Whether there is a duplicate, unexpected, unreadable, overwritten or regenerated record."""
         return bool(
             self.duplicated or self.unexpected or self.unreadable or self.overwritten or self.regenerated
         )
 
     @property
     def verdict(self) -> Verdict:
-        """FAIL if any task is lost or anything is damaged, UNKNOWN if nothing was read.
+        """FAIL if a task is lost or a record damaged.
 
-        UNKNOWN too if the state before the retry or a full retry was not looked at. Failed requests are
-        terminal: they are judged as an error rate, not here.
+        UNKNOWN without any record, or if the state before the retry or after a full retry was not given.
+        Failed requests are terminal; the error rate judges them.
         """
         if self.damaged:
             return Verdict.FAIL
@@ -56,12 +57,12 @@ class BatchReport:
             return Verdict.UNKNOWN
         if self.lost:
             return Verdict.FAIL
-        unseen = self.overwritten is None or self.regenerated is None
-        return Verdict.UNKNOWN if unseen else Verdict.PASS
+        partial = self.overwritten is None or self.regenerated is None
+        return Verdict.UNKNOWN if partial else Verdict.PASS
 
 
 def check_batch(
-    asked: bytes,
+    batch_input: bytes,
     *outputs: bytes,
     before_retry: bytes | None = None,
     after_full_retry: bytes | None = None,
@@ -69,12 +70,11 @@ def check_batch(
 ) -> BatchReport:
     """Compare the input of a batch with its outputs (output file, and error file if there is one).
 
-    Records are joined on custom_id; order means nothing, and equal texts of different ids are different
-    tasks. `before_retry` is the output as it was when the runner had been killed, `after_full_retry` as
-    it was after running a finished batch once more, `undisturbed` that of a run that nobody killed.
-    Raises `InputRefused` if the input itself is not a batch.
+    Records are joined by custom_id, in any order. `before_retry` is the output after the kill of the
+    runner, `after_full_retry` the output after another run of the finished batch, and `undisturbed` the
+    output of a run without a kill. Raises `InputRefused` if the input is not a batch.
     """
-    ids = read_input(asked).ids
+    ids = read_input(batch_input).ids
     known = set(ids)
     parts = [read_results(output) for output in outputs]
     found = Results(
@@ -101,22 +101,22 @@ def check_batch(
 
 
 def _overwritten(before: Results, after: Results) -> tuple[str, ...]:
-    """Return ids of records that were whole and final before and are not there as they were."""
-    # A line without its newline was not yet written; a task that never ran may be run.
-    there = Counter(record.content for record in after.records)
+    """Return ids of records that were whole and final before and are changed or gone."""
+    # A line without its newline was not yet written, and a task that never ran may run.
+    present = Counter(record.content for record in after.records)
     final = [record for record in before.records if record.whole and not record.resubmit]
-    return tuple(dict.fromkeys(record.custom_id for record in final if not there[record.content]))
+    return tuple(dict.fromkeys(record.custom_id for record in final if not present[record.content]))
 
 
 def _changed(before: Results, after: Results) -> tuple[str, ...]:
-    """Return ids of records that one has and the other has not, counted."""
-    one = Counter((record.custom_id, record.content) for record in before.records)
-    other = Counter((record.custom_id, record.content) for record in after.records)
-    return tuple(dict.fromkeys(custom_id for custom_id, _ in ((one - other) + (other - one))))
+    """Return ids of records that are not equally often in both."""
+    old = Counter((record.custom_id, record.content) for record in before.records)
+    new = Counter((record.custom_id, record.content) for record in after.records)
+    return tuple(dict.fromkeys(custom_id for custom_id, _ in ((old - new) + (new - old))))
 
 
 def _mismatched(undisturbed: Results, single: Mapping[str, Result]) -> tuple[str, ...]:
-    """Return ids whose answers differ; an id that either side has no answer for is not compared."""
+    """Return ids whose answers differ; ids without an answer on either side are not compared."""
     return tuple(
         record.custom_id
         for record in undisturbed.records

@@ -1,4 +1,4 @@
-"""JSON lines as they are found on disk: byte order mark, CRLF, blank, torn and unreadable lines."""
+"""Tolerant reader of JSON lines: byte order mark, CRLF, blank, torn and unreadable lines."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonLine:
-    """One line that holds a JSON object; `number` counts all lines of the file from 1."""
+    """A line with a JSON object; `number` counts all lines of the file from 1."""
 
     number: int
     value: dict[str, Any]
     whole: bool
-    """False for a last line without its newline: the writer may have died inside it."""
+    """False for a last line without its newline, which the writer may have left incomplete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonLines:
-    """All lines of a file: those that hold an object, and the numbers of those that hold none."""
+    """The lines of a file with an object, and the numbers of the lines without."""
 
     lines: tuple[JsonLine, ...]
     unreadable: tuple[int, ...]
@@ -29,10 +29,10 @@ class JsonLines:
 
 
 def read_json_lines(data: bytes) -> JsonLines:
-    """Return every line of `data`; blank lines are nothing, and no line is lost silently.
+    """Return every line of `data` except blank lines.
 
-    Lines end with a newline only: U+2028 and its kin are characters inside JSON strings. A line that is
-    not UTF-8, not JSON or not an object is unreadable. Warnings are `BOM` and `CRLF`.
+    Only a newline ends a line, since U+2028 and similar characters may stand inside JSON strings. A line that
+    is not UTF-8, not JSON or not an object is unreadable. Warnings are `BOM` and `CRLF`.
     """
     warnings = []
     if data.startswith(_BYTE_ORDER_MARK):
@@ -54,7 +54,7 @@ def read_json_lines(data: bytes) -> JsonLines:
 
 
 def canonical(value: Any) -> str:
-    """Return a JSON value as text that is equal for equal values, whatever the order of keys."""
+    """Return a JSON value as text, independent of the order of keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 

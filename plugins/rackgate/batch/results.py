@@ -1,4 +1,4 @@
-"""The output of a batch: one terminal record per task, and what each of them says."""
+"""Reader of the output of a batch: one terminal record per task."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _OK_STATUS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One record of an output. `label` is `ok` or says how it failed, such as `failed 400`.
+    """A record of an output. `label` is `ok` or the failure, such as `failed 400`.
 
-    `resubmit` is true for a record that says that its task never ran (expired, cancelled): the only
-    kind of failure that a retry may send again. `text` is the answer, None if there is none.
+    `resubmit` is true if the task never ran (expired or cancelled); a retry may send only such failures
+    again. `text` is the answer, if there is one.
     """
 
     custom_id: str
@@ -27,18 +27,18 @@ class Result:
     text: str | None
     message: str
     content: str
-    """The whole record in canonical form, for comparing."""
+    """The whole record in canonical form, for comparisons."""
     whole: bool = True
 
     @property
     def ok(self) -> bool:
-        """True if the record holds an answer."""
+        """Whether the record holds an answer."""
         return self.label == "ok"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """All records of an output in its order, and the numbers of the lines that are none."""
+    """The records of an output in order, and the numbers of the lines without a record."""
 
     records: tuple[Result, ...]
     unreadable: tuple[int, ...]
@@ -54,10 +54,10 @@ class Results:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSummary:
-    """What a finished batch came to: `ok` only if every task has an answer.
+    """The outcome of a finished batch; `ok` only if every task has an answer.
 
-    `completed` and `failed` count records, `total` what the batch says it was given. `keep` are ids
-    with an answer, `resubmit` ids whose task never ran; a real refusal (a 400, say) is in neither.
+    `completed` and `failed` count records, `total` is the batch's own number of tasks. `keep` are ids with an
+    answer, `resubmit` ids of tasks that never ran; a refusal such as a 400 is in neither.
     """
 
     ok: bool
@@ -70,9 +70,9 @@ class BatchSummary:
 
 
 def classify(record: Mapping[str, Any]) -> str:
-    """Return `ok`, or how the record failed: by its status, by no response, or by no choice in it.
+    """Return `ok` or the failure of a record: its status, no response, or no choice.
 
-    Success is an error of null, a status of 200 and a body with at least one choice (for embeddings:
+    Success is an error of null, a status of 200 and a body with at least one choice (for embeddings, at least
     one item of data).
     """
     response, error = record.get("response"), record.get("error")
@@ -102,7 +102,7 @@ def read_results(data: bytes) -> Results:
 
 
 def answers(output: bytes) -> dict[str, str]:
-    """Return the text of every answer by custom_id; the order of lines means nothing."""
+    """Return the text of each answer by custom_id."""
     records = read_results(output).records
     return {record.custom_id: record.text for record in records if record.ok and record.text is not None}
 
@@ -110,9 +110,9 @@ def answers(output: bytes) -> dict[str, str]:
 def summarise_batch(
     output: bytes = b"", errors: bytes = b"", *, batch: Mapping[str, Any] | None = None
 ) -> BatchSummary:
-    """Return what output file, error file and the batch's own `request_counts` say together.
+    """Summarise the output file, the error file and the batch's own `request_counts`.
 
-    A status of `completed` means finished, not successful. Either file may be missing (empty).
+    A batch of status `completed` is finished, not successful. Either file may be empty.
     """
     kept, refused = read_results(output), read_results(errors)
     records = (*kept.records, *refused.records)

@@ -1,9 +1,9 @@
-"""A batch runner that may die at any point: at least once on the wire, exactly once in the file.
+"""A batch runner that may crash at any point: at least once on the wire, exactly once in the file.
 
 `python -m rackgate.batch.runner --input IN.jsonl --output OUT.jsonl --url URL --model M`
 
-Run it again to go on. A task that was refused or cut off is tried again; one that could not be brought
-to an end is not written, stays open, and the exit status says so.
+A second run continues the first. The runner retries refused and broken requests. A task without a final
+answer stays open: it is not written, and the exit status says so.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import os
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from rackgate.batch.output import OutputFile
-from rackgate.batch.tasks import BatchRefused, Task, read_input
+from rackgate.batch.input_file import BatchRefused, Task, read_input
+from rackgate.batch.output_file import OutputFile
 from rackgate.engines.client import client_settings
 from rackgate.engines.retry_after import retry_after_s, server_time, wait_s
 from rackgate.engines.route_options import add_route_options, route_of
@@ -32,16 +32,16 @@ from rackgate.nouns.route import DIRECT, Route
 _EXIT_DONE = 0
 _EXIT_OPEN = 1
 _EXIT_REFUSED = 2
-_WORTH_ANOTHER_TRY = frozenset({408, 425, 429, 500, 502, 503, 504})
+_RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerOptions:
-    """What to run and how patiently. `url` is scheme://host:port[/prefix], without /v1.
+    """Files, endpoint and retries of a run. `url` is scheme://host:port[/prefix], without /v1.
 
-    `model` is asked for where a task names none. A task is sent at most `attempts` times, waiting at
-    most `retry_cap_s` between two of them. `journal_path` (default: the output's name + `.journal`)
-    binds the output to its input. `api_key_env` names the environment variable that holds the key.
+    `model` is the default of tasks without a model. A task is sent at most `attempts` times, with waits of
+    at most `retry_cap_s`. `journal_path` (default: the output's name + `.journal`) binds the output to its
+    input. `api_key_env` names the environment variable of the API key.
     """
 
     input_path: Path
@@ -59,9 +59,9 @@ class RunnerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerOutcome:
-    """How a run ended: `kept` were there before, `written` are new, `open` are not at an end yet.
+    """Tasks at the end of a run: `kept` are from earlier runs, `written` new, `open` without a final answer.
 
-    `sent` counts requests on the wire; `reason` is the last thing that kept a task open.
+    `sent` counts requests on the wire; `reason` is the last reason for which a task stayed open.
     """
 
     tasks: int
@@ -73,141 +73,125 @@ class RunnerOutcome:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(slots=True, kw_only=True)
-class _Progress:
-    """What the workers share: answers wait in `answered` until the writer has them on disk."""
-
-    answered: asyncio.Queue[tuple[bytes, asyncio.Event] | None] = field(default_factory=asyncio.Queue)
-    open: list[str] = field(default_factory=list)
-    sent: int = 0
-    written: int = 0
-    reason: str = ""
-
-
 def run_batch(options: RunnerOptions, *, transport: httpx.AsyncBaseTransport | None = None) -> RunnerOutcome:
-    """Run what is left of a batch; return when every task is written or given up for now.
+    """Run the open tasks of a batch; return when each task is written or given up for now.
 
-    Raises `BatchRefused` (a subclass says why) before anything is sent, OSError if a file fails.
+    Before anything is sent, raises a subclass of `BatchRefused` or OSError for a file.
     """
     batch = read_input(options.input_path.read_bytes())
     journal = options.journal_path or options.output_path.with_name(options.output_path.name + ".journal")
     with OutputFile(options.output_path, journal, batch) as output:
-        left = set(output.plan.to_run)
-        progress = _Progress()
-        tasks = [task for task in batch.tasks if task.custom_id in left]
+        to_run = set(output.plan.to_run)
+        runner = _Runner(options, output, transport)
+        tasks = [task for task in batch.tasks if task.custom_id in to_run]
         if tasks:
             try:
-                progress = asyncio.run(_run(tasks, output, options, transport))
+                asyncio.run(runner.run(tasks))
             except ExceptionGroup as group:
                 raise group.exceptions[0] from group
         return RunnerOutcome(
             tasks=len(batch.tasks),
             kept=len(output.plan.kept),
-            written=progress.written,
-            sent=progress.sent,
-            open=tuple(progress.open),
-            reason=progress.reason,
+            written=runner.written,
+            sent=runner.sent,
+            open=tuple(runner.open),
+            reason=runner.reason,
             warnings=batch.warnings,
         )
 
 
-async def _run(
-    tasks: Sequence[Task],
-    output: OutputFile,
-    options: RunnerOptions,
-    transport: httpx.AsyncBaseTransport | None,
-) -> _Progress:
-    progress = _Progress()
-    waiting = iter(tasks)
-    workers = min(options.concurrency, len(tasks))
-    async with _client(options, workers, transport) as client, asyncio.TaskGroup() as writing:
-        writing.create_task(_write(progress, output))
-        async with asyncio.TaskGroup() as working:
-            for index in range(workers):
-                generator = random.Random(f"{options.output_path.name}/{index}")
-                working.create_task(_work(waiting, client, options, progress, generator))
-        progress.answered.put_nowait(None)
-    return progress
+class _Runner:
+    """Sends tasks concurrently; one writer brings their answers to disk."""
 
+    def __init__(
+        self, options: RunnerOptions, output: OutputFile, transport: httpx.AsyncBaseTransport | None
+    ) -> None:
+        self._options = options
+        self._output = output
+        self._transport = transport
+        self._answered: asyncio.Queue[tuple[bytes, asyncio.Event] | None] = asyncio.Queue()
+        self.open: list[str] = []
+        self.sent = 0
+        self.written = 0
+        self.reason = ""
 
-def _client(
-    options: RunnerOptions, connections: int, transport: httpx.AsyncBaseTransport | None
-) -> httpx.AsyncClient:
-    key = os.environ.get(options.api_key_env, "") if options.api_key_env else ""
-    return httpx.AsyncClient(
-        headers={
-            **options.route.headers,
-            "content-type": "application/json",
-            **({"authorization": f"Bearer {key}"} if key else {}),
-        },
-        timeout=httpx.Timeout(connect=10.0, read=options.request_timeout_s, write=60.0, pool=None),
-        limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
-        **client_settings(options.url, options.route),
-        transport=transport,
-    )
+    async def run(self, tasks: Sequence[Task]) -> None:
+        """Send each task until its answer is written or its attempts are used up."""
+        waiting = iter(tasks)
+        workers = min(self._options.concurrency, len(tasks))
+        async with self._client(workers) as client, asyncio.TaskGroup() as writing:
+            writing.create_task(self._write())
+            async with asyncio.TaskGroup() as working:
+                for index in range(workers):
+                    jitter = random.Random(f"{self._options.output_path.name}/{index}")
+                    working.create_task(self._work(waiting, client, jitter))
+            self._answered.put_nowait(None)
 
+    def _client(self, connections: int) -> httpx.AsyncClient:
+        options = self._options
+        key = os.environ.get(options.api_key_env, "") if options.api_key_env else ""
+        return httpx.AsyncClient(
+            headers={
+                **options.route.headers,
+                "content-type": "application/json",
+                **({"authorization": f"Bearer {key}"} if key else {}),
+            },
+            timeout=httpx.Timeout(connect=10.0, read=options.request_timeout_s, write=60.0, pool=None),
+            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+            **client_settings(options.url, options.route),
+            transport=self._transport,
+        )
 
-async def _write(progress: _Progress, output: OutputFile) -> None:
-    """Bring answers to disk, all that wait in one commit, until told that there are no more."""
-    ended = False
-    while not ended:
-        taken = [await progress.answered.get()]
-        while not progress.answered.empty():
-            taken.append(progress.answered.get_nowait())
-        ended = None in taken
-        block = [entry for entry in taken if entry is not None]
-        if block:
-            await asyncio.to_thread(output.append, b"".join(line for line, _ in block))
-            progress.written += len(block)
-        for _, on_disk in block:
-            on_disk.set()
+    async def _write(self) -> None:
+        """Write all waiting answers in one commit, again and again until the None that ends them."""
+        ended = False
+        while not ended:
+            taken = [await self._answered.get()]
+            while not self._answered.empty():
+                taken.append(self._answered.get_nowait())
+            ended = None in taken
+            answers = [entry for entry in taken if entry is not None]
+            if answers:
+                await asyncio.to_thread(self._output.append, b"".join(line for line, _ in answers))
+                self.written += len(answers)
+            for _, on_disk in answers:
+                on_disk.set()
 
+    async def _work(self, waiting: Iterator[Task], client: httpx.AsyncClient, jitter: random.Random) -> None:
+        for task in waiting:
+            response = await self._final_response(task, client, jitter)
+            if response is None:
+                self.open.append(task.custom_id)
+            else:
+                # Wait for the disk, so that a crash costs at most `concurrency` answers.
+                on_disk = asyncio.Event()
+                self._answered.put_nowait((_record(task, response), on_disk))
+                await on_disk.wait()
 
-async def _work(
-    waiting: Iterator[Task],
-    client: httpx.AsyncClient,
-    options: RunnerOptions,
-    progress: _Progress,
-    generator: random.Random,
-) -> None:
-    for task in waiting:
-        response = await _answer(task, client, options, progress, generator)
-        if response is None:
-            progress.open.append(task.custom_id)
-        else:
-            # Wait for the disk: a death then costs at most `concurrency` answers, however slow the disk.
-            on_disk = asyncio.Event()
-            progress.answered.put_nowait((_line(task, response), on_disk))
-            await on_disk.wait()
-
-
-async def _answer(
-    task: Task,
-    client: httpx.AsyncClient,
-    options: RunnerOptions,
-    progress: _Progress,
-    generator: random.Random,
-) -> httpx.Response | None:
-    """Send a task until the answer is final; None if it is not after the last attempt."""
-    # ASCII: a lone surrogate in a prompt has no UTF-8, but it has an escape.
-    body = json.dumps({"model": options.model, **task.body}).encode("ascii")
-    for attempt in range(options.attempts):
-        asked_s = None
-        progress.sent += 1
-        try:
-            response = await client.post(_address(options.url, task.url), content=body)
-        except httpx.RequestError as error:
-            progress.reason = f"{type(error).__name__}: {error}"
-        else:
-            if response.status_code not in _WORTH_ANOTHER_TRY:
-                return response
-            progress.reason = f"status {response.status_code}"
-            now = server_time(response.headers.get("date"))
-            asked_s = retry_after_s(response.headers.get("retry-after"), now)
-        if attempt + 1 < options.attempts:
-            jitter = generator.uniform(0.5, 1.0)
-            await asyncio.sleep(wait_s(asked_s, attempt, cap_s=options.retry_cap_s, jitter=jitter))
-    return None
+    async def _final_response(
+        self, task: Task, client: httpx.AsyncClient, jitter: random.Random
+    ) -> httpx.Response | None:
+        """Send a task until its response is final; None if the last attempt's response is not."""
+        options = self._options
+        # ASCII, since a lone surrogate in a prompt has no UTF-8 but an escape.
+        body = json.dumps({"model": options.model, **task.body}).encode("ascii")
+        for attempt in range(options.attempts):
+            asked_s = None
+            self.sent += 1
+            try:
+                response = await client.post(_address(options.url, task.url), content=body)
+            except httpx.RequestError as error:
+                self.reason = f"{type(error).__name__}: {error}"
+            else:
+                if response.status_code not in _RETRIED_STATUSES:
+                    return response
+                self.reason = f"status {response.status_code}"
+                now = server_time(response.headers.get("date"))
+                asked_s = retry_after_s(response.headers.get("retry-after"), now)
+            if attempt + 1 < options.attempts:
+                share = jitter.uniform(0.5, 1.0)
+                await asyncio.sleep(wait_s(asked_s, attempt, cap_s=options.retry_cap_s, jitter=share))
+        return None
 
 
 def _address(url: str, path: str) -> str:
@@ -215,13 +199,13 @@ def _address(url: str, path: str) -> str:
     return root.removesuffix("/v1") + path if path.startswith("/v1/") else root + path
 
 
-def _line(task: Task, response: httpx.Response) -> bytes:
+def _record(task: Task, response: httpx.Response) -> bytes:
     body: Any
     try:
         body = json.loads(response.content)
     except (ValueError, RecursionError):
         body = response.text
-    record = {
+    line = {
         "id": "batch_req_" + hashlib.sha256(task.custom_id.encode("utf-8", "replace")).hexdigest()[:24],
         "custom_id": task.custom_id,
         "response": {
@@ -231,7 +215,7 @@ def _line(task: Task, response: httpx.Response) -> bytes:
         },
         "error": None,
     }
-    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -255,8 +239,8 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a batch from the command line and return the exit status.
 
-    0 every task has a record, 1 some are open (run again), 2 input refused, 3 another runner holds the
-    output (409), 4 the output belongs to another input (422), 5 the output is damaged.
+    0: every task has a record. 1: some tasks are open, run again. 2: the input is refused. 3: another runner
+    holds the output (409). 4: the output belongs to another input (422). 5: the output is damaged.
     """
     parser = _parser()
     given = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""The output file of a batch: appended to by one runner at a time, safe against death at any point."""
+"""Writer of a batch's output file: one runner at a time, safe against a crash at any point."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rackgate.batch.input_file import BatchInput, BatchRefused
 from rackgate.batch.results import read_results
-from rackgate.batch.tasks import BatchInput, BatchRefused
 
 _SCHEMA = 1
 
 
 class OutputBusy(BatchRefused):
-    """Another runner holds the output (what a server says with status 409)."""
+    """Another runner holds the output (HTTP status 409)."""
 
     exit_code = 3
 
 
 class PayloadConflict(BatchRefused):
-    """The output belongs to another input (what a server says with status 422)."""
+    """The output belongs to another input (HTTP status 422)."""
 
     exit_code = 4
 
 
 class OutputDamaged(BatchRefused):
-    """The output holds lines that nobody can account for; they are left as they are."""
+    """The output holds lines that belong to no task; the file is left unchanged."""
 
     exit_code = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumePlan:
-    """What an output already holds: ids to keep, ids to run, and where its good bytes end."""
+    """How to continue an output: ids to keep, ids to run, and the end of its whole records."""
 
     kept: tuple[str, ...]
     to_run: tuple[str, ...]
@@ -45,11 +45,11 @@ class ResumePlan:
 
 
 def plan_resume(batch: BatchInput, output: bytes) -> ResumePlan:
-    """Return what is left to do after a runner died at any point of writing `output`.
+    """Return how to continue after a crash at any point of writing `output`.
 
-    A torn last line (without a newline and not a whole record) is not a result: its task runs again. A
-    whole record that lacks only its newline is kept. Raises `OutputDamaged` for an unreadable line that
-    is not the last or for an id twice, `PayloadConflict` for an id that the input does not have.
+    The task of a torn last line (no newline and no whole record) runs again. A whole record that lacks only
+    its newline is kept. Raises `OutputDamaged` for an unreadable line before the last or for a repeated id,
+    and `PayloadConflict` for an id that the input does not have.
     """
     found = read_results(output)
     last = output.count(b"\n") + 1
@@ -76,9 +76,9 @@ def plan_resume(batch: BatchInput, output: bytes) -> ResumePlan:
 
 
 class OutputFile:
-    """The output, locked and mended on entering; the lock ends with the process, however it ends.
+    """The output file, locked and repaired on entering; the kernel releases the lock when the process ends.
 
-    Raises `OutputBusy`, `PayloadConflict` or `OutputDamaged` on entering, with the file unchanged.
+    On entering raises `OutputBusy`, `PayloadConflict` or `OutputDamaged` and leaves the file unchanged.
     """
 
     def __init__(self, path: Path, journal: Path, batch: BatchInput) -> None:
@@ -92,10 +92,10 @@ class OutputFile:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             self._lock()
-            self._match_journal()
+            self._check_journal()
             self.plan = plan_resume(self._batch, self._path.read_bytes())
             self._write_journal()
-            self._mend()
+            self._repair()
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -107,7 +107,7 @@ class OutputFile:
         os.close(self._descriptor)
 
     def append(self, lines: bytes) -> None:
-        """Write whole lines at the end; they are on disk when this returns."""
+        """Append whole lines; they are on disk when this returns."""
         written = 0
         while written < len(lines):
             written += os.write(self._descriptor, lines[written:])
@@ -119,7 +119,7 @@ class OutputFile:
         except BlockingIOError:
             raise OutputBusy(f"409: another runner holds {self._path}") from None
 
-    def _match_journal(self) -> None:
+    def _check_journal(self) -> None:
         if not self._journal.exists():
             return
         try:
@@ -132,7 +132,7 @@ class OutputFile:
     def _write_journal(self) -> None:
         if self._journal.exists():
             return
-        # Whole or absent: a journal that is torn by a crash would lock its owner out.
+        # Written by rename, since a journal that a crash has torn would lock its owner out.
         entry = {"schema": _SCHEMA, "input_digest": self._batch.digest(), "tasks": len(self._batch.tasks)}
         fresh = self._journal.with_name(self._journal.name + ".new")
         with fresh.open("wb") as file:
@@ -143,7 +143,7 @@ class OutputFile:
         for folder in {self._journal.parent, self._path.parent}:
             _sync_folder(folder)
 
-    def _mend(self) -> None:
+    def _repair(self) -> None:
         if self.plan.needs_newline:
             self.append(b"\n")
         elif self.plan.good_bytes < os.fstat(self._descriptor).st_size:

@@ -1,4 +1,4 @@
-"""The input of a batch: one request per line, each with an id of its own."""
+"""The input of a batch: one request per line, each with a unique id."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rackgate.batch.jsonl import JsonLine, canonical, read_json_lines
 
 
 class BatchRefused(Exception):
-    """A batch that is not run, with nothing sent; `exit_code` is what a runner ends with."""
+    """A refused batch, of which nothing was sent; `exit_code` is the runner's exit status."""
 
     exit_code = 2
 
 
 class InputRefused(BatchRefused):
-    """An input that is not run: all its problems in one message.
+    """A refused input, with all its problems in one message.
 
-    `duplicates` holds each custom_id that occurs more than once, with its line numbers.
+    `duplicates` maps each repeated custom_id to its line numbers.
     """
 
     def __init__(self, problems: tuple[str, ...], duplicates: Mapping[str, tuple[int, ...]]) -> None:
@@ -30,7 +30,7 @@ class InputRefused(BatchRefused):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One request of a batch; `line` is where it stands in the input, from 1."""
+    """A request of a batch; `line` is its line number in the input, from 1."""
 
     custom_id: str
     method: str
@@ -41,7 +41,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchInput:
-    """The tasks of an input in its order; warnings are `BOM` and `CRLF`."""
+    """The tasks of an input in order; warnings are `BOM` and `CRLF`."""
 
     tasks: tuple[Task, ...]
     warnings: tuple[str, ...] = ()
@@ -52,13 +52,13 @@ class BatchInput:
         return tuple(task.custom_id for task in self.tasks)
 
     def digest(self) -> str:
-        """SHA-256 of what is asked, hexadecimal: the order of lines and of keys does not matter."""
-        asked = sorted(canonical([task.custom_id, task.method, task.url, task.body]) for task in self.tasks)
-        return hashlib.sha256("\n".join(asked).encode()).hexdigest()
+        """Return the SHA-256 of the tasks in hexadecimal, independent of the order of lines and keys."""
+        tasks = sorted(canonical([task.custom_id, task.method, task.url, task.body]) for task in self.tasks)
+        return hashlib.sha256("\n".join(tasks).encode()).hexdigest()
 
 
 def read_input(data: bytes) -> BatchInput:
-    """Return the tasks of a JSONL input. Raises `InputRefused` with every problem found."""
+    """Return the tasks of a JSONL input. Raises `InputRefused` with all problems."""
     found = read_json_lines(data)
     problems = [f"line {number} is not a JSON object" for number in found.unreadable]
     tasks: list[Task] = []
