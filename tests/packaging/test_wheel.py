@@ -28,7 +28,14 @@ def _environment():
 
 def _call(*command, cwd, limit_s=300):
     """Run a command outside the checkout; its output is the message if it fails."""
-    done = subprocess.run(
+    done = _run(*command, cwd=cwd, limit_s=limit_s)
+    if done.returncode:
+        pytest.fail(f"{command} ended with {done.returncode}:\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}")
+    return done.stdout
+
+
+def _run(*command, cwd, limit_s=300):
+    return subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
         env=_environment(),
@@ -37,9 +44,6 @@ def _call(*command, cwd, limit_s=300):
         timeout=limit_s,
         check=False,
     )
-    if done.returncode:
-        pytest.fail(f"{command} ended with {done.returncode}:\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}")
-    return done.stdout
 
 
 @pytest.fixture(scope="session")
@@ -106,18 +110,22 @@ def test_the_installed_packages_are_not_those_of_the_checkout(installed, tmp_pat
 
 
 def test_the_installed_suites_accept_the_simulated_rack(installed, tmp_path):
-    printed = _call(
-        *(installed / "pytest", "--pyargs", "rackgate_suites", "-m", "rack_acceptance"),
-        *("--rack-stage", "selfcheck,preflight,single_card", "--rack-out", "run"),
-        cwd=tmp_path,
-    )
-    assert re.search(r"PARTIAL RUN, nothing to certify: \d+ checks asked and met", printed)
-    assert "tested 4 of 4 cards on 2 nodes; evidence grade: SIMULATED" in printed
-    views = tmp_path / "run" / "views" / "default"
+    for number in range(3):
+        out = tmp_path / f"run{number}"
+        done = _run(
+            *(installed / "pytest", "--pyargs", "rackgate_suites", "-m", "rack_acceptance"),
+            *("--rack-stage", "selfcheck,preflight,single_card", "--rack-out", out),
+            cwd=tmp_path,
+        )
+        if "The load generator was the bottleneck" not in done.stdout:  # else UNKNOWN is right
+            break
+    assert re.search(r"PARTIAL RUN, nothing to certify: \d+ checks asked and met", done.stdout), done.stdout
+    assert "tested 4 of 4 cards on 2 nodes; evidence grade: SIMULATED" in done.stdout
+    views = out / "views" / "default"
     assert {"junit.xml", "report.html", "summary.md", "manifest.json"} == {
         path.name for path in views.iterdir()
     }
-    last = json.loads((tmp_path / "run" / "evidence" / "records.jsonl").read_text().splitlines()[-1])
+    last = json.loads((out / "evidence" / "records.jsonl").read_text().splitlines()[-1])
     assert ("end", 0, True) == (last["kind"], last["exit_status"], last["complete"])
 
 
