@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 def render_html(run: RunEvidence) -> str:
     """Return the run as one HTML document that needs nothing beside it."""
-    from rackgate_reports.html import render_html as render
+    from rackgate_reports.formats.html import render_html as render
 
     return render(run)
 
 
 def render_summary(run: RunEvidence) -> str:
     """Return the run as Markdown of less than 60 KB."""
-    from rackgate_reports.summary import render_summary as render
+    from rackgate_reports.formats.markdown import render_summary as render
 
     return render(run)
 

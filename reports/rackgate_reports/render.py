@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rackgate.evidence.record import JUDGEMENT
 from rackgate_reports.evidence import RunEvidence, load_run, with_judgement
-from rackgate_reports.junit import render_junit
+from rackgate_reports.formats.junit import render_junit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -134,7 +134,7 @@ def test_the_readme_names_every_launcher_grade_and_profile():
     from rackgate.config.acceptance_tables import PROFILES
     from rackgate.engines.launchers import settings_checkers
     from rackgate.nouns.target import GRADES
-    from rackgate_reports.story import GRADES as SHOWN
+    from rackgate_reports.digest.overview import GRADES as SHOWN
 
     cells = set(re.findall(r"(?m)^\| `(\w+)` \|", README))
     assert set() == {*settings_checkers(), *GRADES, *PROFILES} - {"simulated"} - cells

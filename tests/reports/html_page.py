@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
 from rackgate_reports.evidence import load_run
-from rackgate_reports.html import render_html
+from rackgate_reports.formats.html import render_html
 
 if TYPE_CHECKING:
     from pathlib import Path

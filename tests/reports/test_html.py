@@ -12,9 +12,9 @@ from html_page import Page, page_of
 from synthetic import Scenario, make_run, records_of
 
 from rackgate.stages.headline_metrics import HEADLINE_METRICS
-from rackgate_reports import story
+from rackgate_reports.digest import overview as story
 from rackgate_reports.evidence import load_run
-from rackgate_reports.html import render_html
+from rackgate_reports.formats.html import render_html
 
 pytestmark = pytest.mark.slow
 

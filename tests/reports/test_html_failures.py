@@ -9,7 +9,7 @@ from html_page import page_of
 from synthetic import records_of
 
 from rackgate_reports.evidence import load_run
-from rackgate_reports.html import render_html
+from rackgate_reports.formats.html import render_html
 
 
 def test_every_check_has_a_row_with_its_verdict(slow: Path) -> None:

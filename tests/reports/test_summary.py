@@ -8,8 +8,8 @@ import pytest
 from synthetic import Scenario, make_run, records_of
 
 from rackgate_reports.evidence import load_run
-from rackgate_reports.html import render_html
-from rackgate_reports.summary import LIMIT_BYTES, render_summary
+from rackgate_reports.formats.html import render_html
+from rackgate_reports.formats.markdown import LIMIT_BYTES, render_summary
 
 
 def summary_of(folder: Path) -> str:

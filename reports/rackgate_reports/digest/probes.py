@@ -10,8 +10,8 @@ from rackgate_reports.formatting import clip, duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rackgate_reports.digest.overview import Trouble
     from rackgate_reports.evidence import RunEvidence
-    from rackgate_reports.story import Trouble
 
 
 _PREFIX = "probe."

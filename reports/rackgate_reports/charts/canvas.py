@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rackgate_reports.charts import label, rule
+from rackgate_reports.charts.svg import label, rule
 from rackgate_reports.formatting import amount
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rackgate_reports.scales import Scale
+    from rackgate_reports.charts.scales import Scale
 
 
 WIDTH, LEFT, RIGHT = 1040, 74, 1022

@@ -11,8 +11,8 @@ from rackgate_reports.formatting import escape
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rackgate_reports.checks import CheckRow
-    from rackgate_reports.story import Trouble
+    from rackgate_reports.digest.checks import CheckRow
+    from rackgate_reports.digest.overview import Trouble
 
 
 LAYERS = tuple(str(layer) for layer in Layer)

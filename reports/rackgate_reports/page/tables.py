@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rackgate_reports.badges import badge
-from rackgate_reports.checks import STATUSES
+from rackgate_reports.digest.checks import STATUSES
+from rackgate_reports.digest.overview import FIVE_NUMBERS, counts_of
 from rackgate_reports.evidence import number_of
 from rackgate_reports.formatting import (
     amount,
@@ -19,14 +19,14 @@ from rackgate_reports.formatting import (
     plural,
     stage_name,
 )
-from rackgate_reports.story import FIVE_NUMBERS, counts_of
+from rackgate_reports.page.badges import badge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from rackgate_reports.checks import CheckRow
-    from rackgate_reports.story import NumbersRow
+    from rackgate_reports.digest.checks import CheckRow
+    from rackgate_reports.digest.overview import NumbersRow
 
 
 MOST_ROWS = 5000

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate_reports.charts import COLOURS, empty_chart, label, polyline, rect, rule, swatch
+from rackgate_reports.charts.scales import Scale, logarithmic, nines
+from rackgate_reports.charts.svg import COLOURS, empty_chart, label, polyline, rect, rule, swatch
+from rackgate_reports.digest.latency import Latencies, percentile
 from rackgate_reports.formatting import amount, escape, plural, stage_name
 from rackgate_reports.formatting import limit as limit_text
-from rackgate_reports.latency import Latencies, percentile
-from rackgate_reports.scales import Scale, logarithmic, nines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from rackgate_reports.checks import CheckRow
+    from rackgate_reports.digest.checks import CheckRow
 
 
 _WIDTH, _HEIGHT = 520, 300

@@ -6,10 +6,21 @@ import html
 import re
 from typing import TYPE_CHECKING
 
-from rackgate_reports.advice import next_step
-from rackgate_reports.chain import LAYERS, beside_of, links_of
-from rackgate_reports.checks import STATUSES, check_rows
-from rackgate_reports.economy import COLUMNS, currency_of, economy_of, said_of
+from rackgate_reports.digest.advice import next_step
+from rackgate_reports.digest.chain import LAYERS, beside_of, links_of
+from rackgate_reports.digest.checks import STATUSES, check_rows
+from rackgate_reports.digest.economy import COLUMNS, currency_of, economy_of, said_of
+from rackgate_reports.digest.overview import (
+    FIVE_NUMBERS,
+    GRADES,
+    counts_of,
+    endurance_of,
+    headline_of,
+    numbers_of,
+    stages_of,
+    troubles_of,
+)
+from rackgate_reports.digest.probes import asked_lines
 from rackgate_reports.evidence import number_of
 from rackgate_reports.formatting import (
     amount,
@@ -21,25 +32,14 @@ from rackgate_reports.formatting import (
     plural,
     stage_name,
 )
-from rackgate_reports.probes import asked_lines
-from rackgate_reports.story import (
-    FIVE_NUMBERS,
-    GRADES,
-    counts_of,
-    endurance_of,
-    headline_of,
-    numbers_of,
-    stages_of,
-    troubles_of,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rackgate_reports.checks import CheckRow
-    from rackgate_reports.economy import EconomyRow
+    from rackgate_reports.digest.checks import CheckRow
+    from rackgate_reports.digest.economy import EconomyRow
+    from rackgate_reports.digest.overview import Headline, NumbersRow, StageSummary, Trouble
     from rackgate_reports.evidence import RunEvidence
-    from rackgate_reports.story import Headline, NumbersRow, StageSummary, Trouble
 
 
 LIMIT_BYTES = 60_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rackgate_reports.checks import STATUSES
+from rackgate_reports.digest.checks import STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,10 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 from rackgate.nouns.verdict import worst
-from rackgate_reports.advice import next_step, repeat_command
-from rackgate_reports.badges import badge
-from rackgate_reports.chain import chain_block
-from rackgate_reports.charts import label, rect, rule
+from rackgate_reports.charts.scales import Scale
+from rackgate_reports.charts.svg import label, rect, rule
+from rackgate_reports.digest.advice import next_step, repeat_command
+from rackgate_reports.digest.chain import chain_block
+from rackgate_reports.digest.probes import asked_lines
 from rackgate_reports.formatting import (
     amount,
     as_shown,
@@ -20,15 +21,14 @@ from rackgate_reports.formatting import (
     plural,
     stage_name,
 )
-from rackgate_reports.probes import asked_lines
-from rackgate_reports.scales import Scale
+from rackgate_reports.page.badges import badge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rackgate_reports.checks import CheckRow
+    from rackgate_reports.digest.checks import CheckRow
+    from rackgate_reports.digest.overview import Headline, Trouble
     from rackgate_reports.evidence import RunEvidence
-    from rackgate_reports.story import Headline, Trouble
 
 
 _MOST_TROUBLES = 40

@@ -13,7 +13,7 @@ from rackgate_reports.formatting import plural
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rackgate_reports.checks import CheckRow
+    from rackgate_reports.digest.checks import CheckRow
 
 
 GRADES = {

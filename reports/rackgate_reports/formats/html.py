@@ -8,25 +8,32 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from rackgate.nouns.slo import STAGES
-from rackgate_reports.badges import SPRITE
-from rackgate_reports.charts import COLOURS
-from rackgate_reports.checks import CheckRow, check_rows
-from rackgate_reports.distribution import distribution_panel
-from rackgate_reports.economy import economy_of, economy_table
-from rackgate_reports.facts import facts_section
+from rackgate_reports.charts.distribution import distribution_panel
+from rackgate_reports.charts.svg import COLOURS
+from rackgate_reports.charts.timeline import timeline_figure
+from rackgate_reports.digest.checks import CheckRow, check_rows
+from rackgate_reports.digest.economy import economy_of, economy_table
+from rackgate_reports.digest.latency import Latencies, joined, read_latencies
+from rackgate_reports.digest.node_differences import same_table
+from rackgate_reports.digest.overview import (
+    GRADES,
+    endurance_of,
+    headline_of,
+    numbers_of,
+    stages_of,
+    troubles_of,
+)
+from rackgate_reports.digest.provenance import facts_section
 from rackgate_reports.formatting import escape, plural
-from rackgate_reports.latency import Latencies, joined, read_latencies
-from rackgate_reports.same import same_table
-from rackgate_reports.sections import (
+from rackgate_reports.page.badges import SPRITE
+from rackgate_reports.page.sections import (
     glossary_section,
     hero,
     quarantine_section,
     stages_section,
 )
-from rackgate_reports.story import GRADES, endurance_of, headline_of, numbers_of, stages_of, troubles_of
-from rackgate_reports.tables import checks_table, five_numbers_table
-from rackgate_reports.timeline import timeline_figure
-from rackgate_reports.troubles import troubles_section
+from rackgate_reports.page.tables import checks_table, five_numbers_table
+from rackgate_reports.page.troubles import troubles_section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -204,7 +211,7 @@ def _hash(text: str) -> str:
 
 
 def _document(title: str, body: str) -> str:
-    files = resources.files("rackgate_reports")
+    files = resources.files("rackgate_reports.page")
     style = files.joinpath("style.css").read_text(encoding="utf-8")
     script = files.joinpath("script.js").read_text(encoding="utf-8")
     policy = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rackgate_reports.canvas import (
+from rackgate_reports.charts.canvas import (
     BINS,
     LEFT,
     RIGHT,
@@ -18,11 +18,11 @@ from rackgate_reports.canvas import (
     remember,
     say_missing,
 )
-from rackgate_reports.charts import COLOURS, label, polyline, rect, swatch
+from rackgate_reports.charts.scales import Scale, linear, logarithmic
+from rackgate_reports.charts.svg import COLOURS, label, polyline, rect, swatch
+from rackgate_reports.digest.latency import Latencies, percentile
+from rackgate_reports.digest.telemetry import THROTTLE_BITS, Folded, Telemetry
 from rackgate_reports.formatting import escape
-from rackgate_reports.latency import Latencies, percentile
-from rackgate_reports.scales import Scale, linear, logarithmic
-from rackgate_reports.telemetry import THROTTLE_BITS, Folded, Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,20 +6,20 @@ import json
 from typing import TYPE_CHECKING
 
 from rackgate.nouns.slo import STAGES
-from rackgate_reports.canvas import BINS, LEFT, RIGHT, WIDTH, Canvas
-from rackgate_reports.charts import empty_chart, label, rect, rule
+from rackgate_reports.charts.canvas import BINS, LEFT, RIGHT, WIDTH, Canvas
+from rackgate_reports.charts.panels import latency_panel, legend, telemetry_panel, throttle_panel
+from rackgate_reports.charts.scales import Scale, clock_ticks
+from rackgate_reports.charts.svg import empty_chart, label, rect, rule
+from rackgate_reports.digest.telemetry import THROTTLE_BITS, Telemetry, read_telemetry
+from rackgate_reports.digest.time_axis import fault_windows, stage_windows, time_range_ns
 from rackgate_reports.formatting import duration, escape, stage_name
-from rackgate_reports.moments import fault_windows, stage_windows, time_range_ns
-from rackgate_reports.panels import latency_panel, legend, telemetry_panel, throttle_panel
-from rackgate_reports.scales import Scale, clock_ticks
-from rackgate_reports.telemetry import THROTTLE_BITS, Telemetry, read_telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rackgate_reports.digest.latency import Latencies
+    from rackgate_reports.digest.time_axis import Window
     from rackgate_reports.evidence import RunEvidence
-    from rackgate_reports.latency import Latencies
-    from rackgate_reports.moments import Window
 
 
 def timeline_figure(

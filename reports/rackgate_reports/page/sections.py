@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rackgate_reports.badges import badge, counts_bar, counts_text, icon
-from rackgate_reports.checks import STATUSES
+from rackgate_reports.digest.checks import STATUSES
+from rackgate_reports.digest.overview import GRADES, Headline, StageSummary, counts_of
 from rackgate_reports.evidence import RunEvidence, number_of
 from rackgate_reports.formatting import (
     duration,
@@ -14,13 +14,13 @@ from rackgate_reports.formatting import (
     plural,
     stage_name,
 )
-from rackgate_reports.story import GRADES, Headline, StageSummary, counts_of
-from rackgate_reports.tables import definition_id
+from rackgate_reports.page.badges import badge, counts_bar, counts_text, icon
+from rackgate_reports.page.tables import definition_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rackgate_reports.checks import CheckRow
+    from rackgate_reports.digest.checks import CheckRow
 
 
 def hero(run: RunEvidence, headline: Headline, rows: Sequence[CheckRow]) -> str:

@@ -6,11 +6,11 @@ import shlex
 from typing import TYPE_CHECKING
 
 from rackgate.nouns.measurement import Reason
-from rackgate_reports.chain import first_step
+from rackgate_reports.digest.chain import first_step
 
 if TYPE_CHECKING:
+    from rackgate_reports.digest.overview import Trouble
     from rackgate_reports.evidence import RunEvidence
-    from rackgate_reports.story import Trouble
 
 
 def next_step(run: RunEvidence, trouble: Trouble) -> tuple[tuple[str, ...], str]:

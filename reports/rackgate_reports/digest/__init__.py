@@ -1,0 +1,1 @@
+"""The records of a run folded into what every format shows."""

@@ -1,0 +1,1 @@
+"""The files of a view: HTML, Markdown and JUnit."""
