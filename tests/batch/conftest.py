@@ -5,8 +5,13 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
+
+from rackgate.batch.runner import RunnerOptions
+
+INPUTS = Path(__file__).parent.parent / "cases" / "inputs"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -92,3 +97,31 @@ def engine():
     engine = Engine()
     yield engine
     engine.close()
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Write the input of a case to in.jsonl and return it."""
+
+    def put(case: str) -> bytes:
+        data = (INPUTS / f"{case}.input.jsonl").read_bytes()
+        (tmp_path / "in.jsonl").write_bytes(data)
+        return data
+
+    return put
+
+
+@pytest.fixture
+def options_for(tmp_path):
+    """Return a runner's options for in.jsonl and out.jsonl, without long waits."""
+
+    def options_for(engine, **more) -> RunnerOptions:
+        return RunnerOptions(
+            input_path=tmp_path / "in.jsonl",
+            output_path=tmp_path / "out.jsonl",
+            url=engine if isinstance(engine, str) else engine.url,
+            model="m",
+            **{"retry_cap_s": 0.01, **more},
+        )
+
+    return options_for

@@ -16,7 +16,7 @@ from rackgate.batch.checker import check_batch
 from rackgate.batch.input_file import InputRefused, read_input
 from rackgate.batch.output_file import plan_resume
 from rackgate.batch.results import answers
-from rackgate.batch.runner import RunnerOptions, main, run_batch
+from rackgate.batch.runner import main, run_batch
 
 CASES = Path(__file__).parent.parent / "cases"
 INPUTS = CASES / "inputs"
@@ -25,30 +25,14 @@ EXPECTED = {
 }
 
 
-def options_for(tmp_path: Path, engine, **more) -> RunnerOptions:
-    return RunnerOptions(
-        input_path=tmp_path / "in.jsonl",
-        output_path=tmp_path / "out.jsonl",
-        url=engine if isinstance(engine, str) else engine.url,
-        model="m",
-        **{"retry_cap_s": 0.01, **more},
-    )
-
-
-def put(tmp_path: Path, case: str) -> bytes:
-    data = (INPUTS / f"{case}.input.jsonl").read_bytes()
-    (tmp_path / "in.jsonl").write_bytes(data)
-    return data
-
-
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-def test_a_duplicate_id_is_refused_before_anything_is_sent(tmp_path, engine, capsys):
-    asked = put(tmp_path, "BAT-02")
+def test_a_duplicate_id_is_refused_before_anything_is_sent(tmp_path, engine, capsys, put):
+    asked = put("BAT-02")
     with pytest.raises(InputRefused, match=EXPECTED["BAT-02"]["error"]) as refusal:
         read_input(asked)
     expected = {custom_id: tuple(lines) for custom_id, lines in EXPECTED["BAT-02"]["duplicates"].items()}
@@ -80,25 +64,25 @@ def test_every_problem_of_an_input_is_named_with_its_line():
         read_input(b"\n\n")
 
 
-def test_a_file_from_a_windows_editor_keeps_all_its_records(tmp_path, engine):
-    asked = put(tmp_path, "BAT-06")
+def test_a_file_from_a_windows_editor_keeps_all_its_records(engine, put, options_for):
+    asked = put("BAT-06")
     batch = read_input(asked)
     assert EXPECTED["BAT-06"] == {
         "records": len(batch.tasks),
         "ids": list(batch.ids),
         "warnings": list(batch.warnings),
     }
-    assert 2 == run_batch(options_for(tmp_path, engine)).written
+    assert 2 == run_batch(options_for(engine)).written
 
 
-def test_results_are_joined_by_id_whatever_their_order(tmp_path, engine):
-    put(tmp_path, "BAT-03")
-    run_batch(options_for(tmp_path, engine, concurrency=3))
+def test_results_are_joined_by_id_whatever_their_order(tmp_path, engine, put, options_for):
+    put("BAT-03")
+    run_batch(options_for(engine, concurrency=3))
     assert EXPECTED["BAT-03"]["by_id"] == answers((tmp_path / "out.jsonl").read_bytes())
 
 
-def test_a_killed_runner_has_written_what_was_answered_and_goes_on(tmp_path, engine):
-    asked = put(tmp_path, "BAT-10")
+def test_a_killed_runner_has_written_what_was_answered_and_goes_on(tmp_path, engine, put):
+    asked = put("BAT-10")
     plan = json.loads((INPUTS / "BAT-10.plan.json").read_text())
     engine.hold_from = plan["after_results"] + 1
     out = tmp_path / "out.jsonl"
@@ -119,9 +103,9 @@ def test_a_killed_runner_has_written_what_was_answered_and_goes_on(tmp_path, eng
     assert (5, (), (), ()) == (report.terminal, report.lost, report.duplicated, report.overwritten)
 
 
-def test_a_full_retry_sends_nothing_and_leaves_the_file_alone(tmp_path, engine):
-    put(tmp_path, "BAT-03")
-    options = options_for(tmp_path, engine)
+def test_a_full_retry_sends_nothing_and_leaves_the_file_alone(tmp_path, engine, put, options_for):
+    put("BAT-03")
+    options = options_for(engine)
     run_batch(options)
     before = (tmp_path / "out.jsonl").read_bytes()
     again = run_batch(options)
@@ -129,22 +113,22 @@ def test_a_full_retry_sends_nothing_and_leaves_the_file_alone(tmp_path, engine):
     assert (5, before) == (len(engine.bodies), (tmp_path / "out.jsonl").read_bytes())
 
 
-def test_a_refusal_is_a_result_and_a_busy_engine_is_asked_again(tmp_path, engine):
-    put(tmp_path, "BAT-03")
+def test_a_refusal_is_a_result_and_a_busy_engine_is_asked_again(tmp_path, engine, put, options_for):
+    put("BAT-03")
     engine.script = {
         1: (429, {"retry-after": "0"}, {"error": {"message": "busy"}}),
         2: (503, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, {}),
         3: (500, {}, b"not json"),
         4: (400, {}, {"error": {"message": "max_tokens too large"}}),
     }
-    outcome = run_batch(options_for(tmp_path, engine, concurrency=1))
+    outcome = run_batch(options_for(engine, concurrency=1))
     assert (5, 8) == (outcome.written, outcome.sent)
     report = check_batch((tmp_path / "in.jsonl").read_bytes(), (tmp_path / "out.jsonl").read_bytes())
     assert {"c-1": "failed 400"} == {key: label for key, label in report.labels.items() if label != "ok"}
 
 
-def test_the_wait_is_what_the_server_asks_for_up_to_the_cap(tmp_path, monkeypatch):
-    put(tmp_path, "BAT-03")
+def test_the_wait_is_what_the_server_asks_for_up_to_the_cap(monkeypatch, put, options_for):
+    put("BAT-03")
     waits = []
     retry_after = iter(["7", "Wed, 21 Oct 2026 07:28:30 GMT", "soon", "3600", None])
 
@@ -159,7 +143,7 @@ def test_the_wait_is_what_the_server_asks_for_up_to_the_cap(tmp_path, monkeypatc
         return httpx.Response(429, headers=headers)
 
     monkeypatch.setattr("rackgate.batch.runner.asyncio.sleep", record_wait)
-    options = options_for(tmp_path, "http://engine", concurrency=1, retry_cap_s=60.0)
+    options = options_for("http://engine", concurrency=1, retry_cap_s=60.0)
     assert 5 == run_batch(options, transport=httpx.MockTransport(respond)).written
     assert [7.0, 30.0] == waits[:2]
     assert 1.0 <= waits[2] <= 2.0
@@ -167,8 +151,8 @@ def test_the_wait_is_what_the_server_asks_for_up_to_the_cap(tmp_path, monkeypatc
     assert 4.0 <= waits[4] <= 8.0
 
 
-def test_tasks_that_come_to_no_end_stay_open_and_are_run_by_the_next_run(tmp_path, engine, capsys):
-    put(tmp_path, "BAT-03")
+def test_tasks_that_come_to_no_end_stay_open_and_are_run_by_the_next_run(tmp_path, engine, capsys, put):
+    put("BAT-03")
     dead = f"http://127.0.0.1:{free_port()}"
     arguments = [
         "--input",
@@ -184,26 +168,26 @@ def test_tasks_that_come_to_no_end_stay_open_and_are_run_by_the_next_run(tmp_pat
     assert 0 == main([*arguments, "--url", engine.url])
 
 
-def test_the_model_is_filled_in_only_where_a_task_names_none(tmp_path, engine):
+def test_the_model_is_filled_in_only_where_a_task_names_none(tmp_path, engine, options_for):
     body = {"messages": [{"role": "user", "content": "n 1"}]}
     lines = [
         {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": body},
         {"custom_id": "b", "method": "POST", "url": "/v1/chat/completions", "body": {**body, "model": "own"}},
     ]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    run_batch(options_for(tmp_path, engine.url + "/v1", concurrency=1))
+    run_batch(options_for(engine.url + "/v1", concurrency=1))
     assert ["m", "own"] == [body["model"] for body in engine.bodies]
 
 
-def test_the_key_comes_from_the_environment(tmp_path, engine, monkeypatch):
-    put(tmp_path, "BAT-03")
+def test_the_key_comes_from_the_environment(tmp_path, engine, monkeypatch, put, options_for):
+    put("BAT-03")
     monkeypatch.setenv("BATCH_KEY", "k-1")
-    run_batch(options_for(tmp_path, engine, api_key_env="BATCH_KEY"))
+    run_batch(options_for(engine, api_key_env="BATCH_KEY"))
     assert {"Bearer k-1"} == {headers.get("authorization") for headers in engine.headers}
     assert b"k-1" not in (tmp_path / "out.jsonl").read_bytes()
 
 
-def test_odd_text_goes_through_whole(tmp_path, engine):
+def test_odd_text_goes_through_whole(tmp_path, engine, options_for):
     texts = ["line\u2028separator \u0085", "lone \ud83d surrogate", "null \u0000", "\U0001f600 \u00e9"]
     lines = [
         {
@@ -215,7 +199,7 @@ def test_odd_text_goes_through_whole(tmp_path, engine):
         for number, text in enumerate(texts)
     ]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    options = options_for(tmp_path, engine)
+    options = options_for(engine)
     assert 4 == run_batch(options).written
     assert ["v" + text for text in texts] == [
         text for _, text in sorted(answers(options.output_path.read_bytes()).items())

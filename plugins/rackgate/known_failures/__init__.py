@@ -1,1 +1,1 @@
-"""Known failures by what they print: layer, meaning, next step."""
+"""Known failures with their layer, meaning and next steps."""

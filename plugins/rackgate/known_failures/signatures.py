@@ -1,4 +1,4 @@
-"""Known failures by their code or by what they say, in layers from the outside in: client, ... , hardware."""
+"""Signatures of known failures, found by a key or in a text, in layers from the client to the hardware."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SHOWN = 240
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """One row of the table: found by one of its `keys`, or by `pattern` unless `unless` is there too.
+    """A row of the table. One of its `keys` finds it, or `pattern` in a text that does not match `unless`.
 
-    `explains` names signatures that are only consequences of this one. `cause` says whose a start is that
-    failed of it, empty for what ends no start.
+    `explains` names signatures that are consequences of this one. `cause` is the category of a failed start
+    with this signature, empty if it ends no start.
     """
 
     name: str
@@ -39,9 +39,9 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A signature that was found, the words that it was found by and where they start, and what they name.
+    """A signature that was found, and the matched text with its named groups.
 
-    What was found by a key starts at 0.
+    `start` is the position of the match in the text, 0 for a key.
     """
 
     signature: Signature
@@ -51,23 +51,23 @@ class Diagnosis:
 
     @property
     def meaning(self) -> str:
-        """What it means, filled in."""
+        """The meaning of the signature, filled in."""
         return filled(self.signature.meaning, self.details)
 
     @property
     def next_steps(self) -> tuple[str, ...]:
-        """What to do, in order, filled in."""
+        """The next steps in order, filled in."""
         return tuple(filled(step, self.details) for step in self.signature.next_steps)
 
     @property
     def text(self) -> str:
-        """Layer, what was seen and the first next step, for one line of a message."""
+        """Layer, meaning, matched text and first next step, on one line."""
         return f"{self.signature.layer}: {self.meaning} (seen: {self.seen}). Next: {self.next_steps[0]}"
 
 
 @cache
 def signatures() -> tuple[Signature, ...]:
-    """Return the whole table, in its order; raises ValueError for a row that is not right."""
+    """Return the table in order; raises ValueError for an invalid row."""
     raw = tomllib.loads((files("rackgate.known_failures") / "signatures.toml").read_text("utf-8"))
     return tuple(_signature(name, row) for name, row in raw["signature"].items())
 
@@ -92,7 +92,7 @@ def _signature(name: str, row: Mapping[str, object]) -> Signature:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(str(one) for one in value) if isinstance(value, list) else ()
+    return tuple(str(text) for text in value) if isinstance(value, list) else ()
 
 
 def _pattern(value: object) -> re.Pattern[str] | None:
@@ -100,7 +100,7 @@ def _pattern(value: object) -> re.Pattern[str] | None:
 
 
 def failures_in(text: str) -> Iterator[Diagnosis]:
-    """Yield the known failures whose pattern a text matches, in the order of the table."""
+    """Yield the known failures whose pattern matches the text, in the order of the table."""
     for known in signatures():
         match = known.pattern.search(text) if known.pattern else None
         if match and not (known.unless and known.unless.search(text)):
@@ -125,7 +125,7 @@ def ranked(found: Iterable[Diagnosis]) -> list[Diagnosis]:
 
 
 def filled(text: str, details: Mapping[str, str]) -> str:
-    """Fill `{group}` in; a group that matched nothing leaves no trace, nor does "(now {group})"."""
+    """Fill in `{group}`; a group without a match is removed, as is "(now {group})"."""
     whole = re.sub(r"\{(\w+)\}", lambda found: details.get(found[1], ""), text)
     return re.sub(r"\s+(?=[:;,.)])", "", re.sub(r"\(\w+\s\)|\s{2,}", " ", whole)).strip()
 

@@ -11,6 +11,7 @@ from typing import Any
 import httptools
 
 MAX_BODY_BYTES = 8 << 20
+PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Exchange:

@@ -19,12 +19,11 @@ from rackgate.simulator.engine.openai_api import (
     parse_request,
 )
 from rackgate.simulator.engine.scheduler import Scheduler
-from rackgate.simulator.http_server import Exchange, json_bytes, openai_error
+from rackgate.simulator.http_server import PROMETHEUS_TEXT, Exchange, json_bytes, openai_error
 from rackgate.simulator.knobs import CardKnobs
 
 _EVENTS = "text/event-stream; charset=utf-8"
 _SHAPED_TOKENS = 8  # length of tool calls and of JSON of a schema
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class EngineServer:
@@ -64,7 +63,7 @@ class EngineServer:
         elif route == ("GET", "/v1/models"):
             self._models(exchange)
         elif route == ("GET", "/metrics") and self.knobs.metrics_listed:
-            exchange.respond(200, self._metrics(), content_type=_METRICS)
+            exchange.respond(200, self._metrics(), content_type=PROMETHEUS_TEXT)
         else:
             exchange.respond(404, json_bytes({"detail": "Not Found"}))
 

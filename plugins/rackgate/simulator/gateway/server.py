@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from rackgate.simulator.child_process import bound_socket, end_with_starter, read_plan, report_ports
 from rackgate.simulator.gateway.relay import Relay
 from rackgate.simulator.gateway.upstream import Backend, UpstreamLost, fetch
-from rackgate.simulator.http_server import Exchange, HttpConnection, json_bytes, openai_error
+from rackgate.simulator.http_server import PROMETHEUS_TEXT, Exchange, HttpConnection, json_bytes, openai_error
 from rackgate.simulator.knobs import GatewayKnobs, from_table
 
 _FIRST_TIMEOUT_S = 1.5
@@ -46,7 +46,6 @@ class _Gateway:
         )
 
     def run(self) -> None:
-        """Serve until the starter ends."""
         loop = self.loop
         asyncio.set_event_loop(loop)
         end_with_starter(loop, loop.stop)
@@ -70,7 +69,6 @@ class _Gateway:
         os._exit(0)  # without waiting for a thread that still resolves the name of a host
 
     def handle(self, exchange: Exchange) -> None:
-        """Answer one request."""
         route = (exchange.method, exchange.path)
         if exchange.method == "POST" and exchange.path in _RELAYED_PATHS:
             self.relay(exchange)
@@ -83,7 +81,7 @@ class _Gateway:
         elif route == ("GET", "/status"):
             exchange.respond(200, json_bytes(self.status()))
         elif route == ("GET", "/metrics"):
-            exchange.respond(200, self.metrics(), content_type="text/plain; version=0.0.4; charset=utf-8")
+            exchange.respond(200, self.metrics(), content_type=PROMETHEUS_TEXT)
         else:
             exchange.respond(404, openai_error(404, "Not Found", "NotFoundError"))
 
@@ -99,7 +97,6 @@ class _Gateway:
         Relay(self, exchange, request_id).attempt()
 
     def choose(self, tried: AbstractSet[str]) -> Backend | None:
-        """Return the least loaded engine in rotation that is not in `tried`."""
         candidates = [each for each in self.backends if each.in_rotation and each.entity not in tried]
         if not candidates:
             return None
@@ -111,14 +108,12 @@ class _Gateway:
         return chosen
 
     def failed(self, backend: Backend, detail: str, *, hung: bool) -> None:
-        """Count a lost request, and take the engine out of rotation if health checks can readmit it."""
         backend.failures += 1
         if self.knobs.health_checks:
             backend.needs_token = backend.needs_token or hung
             self.set_rotation(backend, into=False, detail=detail)
 
     def finished(self, *, ok: bool) -> None:
-        """Count a finished request."""
         self.in_flight -= 1
         self.answered["ok" if ok else "failed"] += 1
 
@@ -152,14 +147,12 @@ class _Gateway:
             self.set_rotation(backend, into=status == 200, detail="" if status == 200 else f"HTTP {status}")
 
     def token_request(self) -> bytes:
-        """Return a request for one token."""
         messages = [{"role": "user", "content": "ready?"}]
         body = json_bytes({"model": self.model, "messages": messages, "max_tokens": 1})
         head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: engine\r\ncontent-length: {len(body)}\r\n\r\n"
         return head.encode() + body
 
     def set_rotation(self, backend: Backend, *, into: bool, detail: str) -> None:
-        """Put an engine into rotation or take it out, and store the time."""
         if into and backend.since_s and not self.knobs.readmits:
             return
         if backend.in_rotation != into or not backend.since_s:

@@ -46,22 +46,22 @@ class Backend:
     bad_checks: int = 0
     needs_token: bool = True
     detail: str = ""
-    idle: list[Upstream] = field(default_factory=list)
+    idle: list[_Connection] = field(default_factory=list)
     last_turn: int = 0
 
 
 class Call:
     """A call in flight; `cancel` drops it and its connection."""
 
-    __slots__ = ("_cancelled", "_task", "upstream")
+    __slots__ = ("_cancelled", "_connection", "_task")
 
     def __init__(self, backend: Backend, request: bytes, listener: AnswerListener) -> None:
-        self.upstream: Upstream | None = None
+        self._connection: _Connection | None = None
         self._cancelled = False
         self._task: asyncio.Task[None] | None = None
         if backend.idle and not backend.delay_ms:
-            self.upstream = backend.idle.pop()
-            self.upstream.send(request, listener)
+            self._connection = backend.idle.pop()
+            self._connection.send(request, listener)
         else:
             self._task = asyncio.get_running_loop().create_task(self._open(backend, request, listener))
 
@@ -71,29 +71,29 @@ class Call:
         if self._cancelled:
             return
         if backend.idle:
-            self.upstream = backend.idle.pop()
+            self._connection = backend.idle.pop()
         else:
             try:
-                _, self.upstream = await asyncio.get_running_loop().create_connection(
-                    lambda: Upstream(backend), backend.host, backend.port
+                _, self._connection = await asyncio.get_running_loop().create_connection(
+                    lambda: _Connection(backend), backend.host, backend.port
                 )
             except OSError as problem:
                 if not self._cancelled:
                     listener.lost(UpstreamLost(str(problem)))
                 return
         if self._cancelled:
-            self.upstream.close()
+            self._connection.close()
         else:
-            self.upstream.send(request, listener)
+            self._connection.send(request, listener)
 
     def cancel(self) -> None:
         """Drop the call and close its connection."""
         self._cancelled = True
-        if self.upstream is not None:
-            self.upstream.forget()
+        if self._connection is not None:
+            self._connection.forget()
 
 
-class Upstream(asyncio.Protocol):
+class _Connection(asyncio.Protocol):
     """One connection to an engine."""
 
     def __init__(self, backend: Backend) -> None:
@@ -106,12 +106,10 @@ class Upstream(asyncio.Protocol):
         self._complete = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the transport."""
         if isinstance(transport, asyncio.Transport):
             self._transport = transport
 
     def send(self, request: bytes, listener: AnswerListener) -> None:
-        """Send a whole request; the listener receives the answer."""
         self._listener = listener
         self._complete = False
         self._headers = {}
@@ -144,24 +142,19 @@ class Upstream(asyncio.Protocol):
                 listener.done()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect one header; its name in lower case."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """Give the head to the listener."""
         if self._listener is not None:
             self._listener.head(self._parser.get_status_code(), self._headers)
 
     def on_body(self, body: bytes) -> None:
-        """Collect a piece of the body."""
         self._pieces.append(body)
 
     def on_message_complete(self) -> None:
-        """Mark the answer as complete."""
         self._complete = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the listener if its answer is incomplete."""
         self._transport = None
         if self in self._backend.idle:
             self._backend.idle.remove(self)
@@ -173,7 +166,6 @@ class Upstream(asyncio.Protocol):
         self.close()
 
     def close(self) -> None:
-        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
             self._transport = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rackgate.simulator.knobs import CardKnobs
 from rackgate.simulator.node.card_sensors import CardSensors
@@ -59,39 +60,39 @@ _BLANK_INTEGER = "9223372036854775792"  # DCGM_INT64_BLANK
 _FLOATS = frozenset({"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_ENFORCED_POWER_LIMIT"})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExporterCard:
     """A card of the exporter: its labels, its sensors, and the knobs of its telemetry."""
 
-    __slots__ = ("knobs", "labels", "sensors")
+    node: str
+    index: int
+    uuid: str
+    serial: str
+    pci: str
+    model: str
+    knobs: CardKnobs
+    sensors: CardSensors
 
-    def __init__(
-        self,
-        *,
-        node: str,
-        index: int,
-        uuid: str,
-        serial: str,
-        pci: str,
-        model: str,
-        knobs: CardKnobs,
-        sensors: CardSensors,
-    ) -> None:
-        self.knobs = knobs
-        self.sensors = sensors
-        self.labels = (
-            f'gpu="{index}",UUID="{uuid}",pci_bus_id="0000{pci.upper()}",device="nvidia{index}",'
-            f'modelName="{model}",Hostname="{node}",DCGM_FI_DEV_SERIAL="{knobs.serial or serial}"'
+    @property
+    def labels(self) -> str:
+        """The labels of each line of the card."""
+        return (
+            f'gpu="{self.index}",UUID="{self.uuid}",pci_bus_id="0000{self.pci.upper()}",'
+            f'device="nvidia{self.index}",modelName="{self.model}",Hostname="{self.node}",'
+            f'DCGM_FI_DEV_SERIAL="{self.knobs.serial or self.serial}"'
         )
 
 
 def render_exporter(cards: Sequence[ExporterCard]) -> bytes:
     """Return the page; an absent card has no lines."""
-    shown = [(card, card.sensors.fields()) for card in cards if not card.knobs.absent_from_exporter]
+    shown = [
+        (card, card.labels, card.sensors.fields()) for card in cards if not card.knobs.absent_from_exporter
+    ]
     lines = []
     for name, (kind, text) in _HELP.items():
         rows = [
-            f"{name}{{{card.labels}}} {_value(card, name, values[name])}"
-            for card, values in shown
+            f"{name}{{{labels}}} {_value(card, name, values[name])}"
+            for card, labels, values in shown
             if name not in card.knobs.absent_fields
         ]
         if rows:

@@ -24,7 +24,7 @@ from rackgate.simulator.child_process import (
 )
 from rackgate.simulator.engine.scheduler import Scheduler
 from rackgate.simulator.engine.server import EngineServer
-from rackgate.simulator.http_server import Exchange, HttpConnection, json_bytes
+from rackgate.simulator.http_server import PROMETHEUS_TEXT, Exchange, HttpConnection, json_bytes
 from rackgate.simulator.knobs import CardKnobs, NodeKnobs, from_table
 from rackgate.simulator.node.card_sensors import CardSensors
 from rackgate.simulator.node.chassis import chassis_resource
@@ -32,7 +32,6 @@ from rackgate.simulator.node.exporter import ExporterCard, render_exporter
 from rackgate.simulator.settings import pci_of
 
 _TICK_S = 0.1
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Node:
@@ -86,7 +85,6 @@ class _Node:
         )
 
     def run(self) -> None:
-        """Serve until the starter ends."""
         loop = self.loop
         exporter, control = bound_socket(), bound_socket()
         if self.knobs.exporter_listening:
@@ -110,7 +108,6 @@ class _Node:
             self.start_wanted_engines()
 
     def tick(self) -> None:
-        """Advance the cards' sensors."""
         now = self.loop.time()
         for sensors in self.sensors:
             sensors.tick(now - self.ticked)
@@ -191,7 +188,6 @@ class _Node:
                         state[slot] = 0
 
     def end(self) -> None:
-        """End the engines and this process."""
         for state in self.states:
             for slot in (Slot.PID, Slot.KILL_PID):
                 if state[slot]:
@@ -208,11 +204,10 @@ class _Node:
         return lifetime_s is not None and self.states[0][Slot.BUSY_S] >= lifetime_s
 
     def export(self, exchange: Exchange) -> None:
-        """Answer a request to the exporter."""
         if self.exporter_lost:
             exchange.cut()
         elif exchange.path == "/metrics":
-            exchange.respond(200, render_exporter(self.exported), content_type=_METRICS)
+            exchange.respond(200, render_exporter(self.exported), content_type=PROMETHEUS_TEXT)
         elif exchange.path == "/health":
             exchange.respond(200, b"KO" if not self.exported else b"OK", content_type="text/plain")
         else:
