@@ -69,7 +69,7 @@ class BatchSummary:
     resubmit: tuple[str, ...]
 
 
-def classify(record: Mapping[str, Any]) -> str:
+def _label(record: Mapping[str, Any]) -> str:
     """Return `ok` or the failure of a record: its status, no response, or no choice.
 
     Success is an error of null, a status of 200 and a body with at least one choice (for embeddings, at least
@@ -137,7 +137,7 @@ def _result(custom_id: str, number: int, record: Mapping[str, Any], *, whole: bo
     return Result(
         custom_id=custom_id,
         line=number,
-        label=classify(record),
+        label=_label(record),
         resubmit=isinstance(code, str) and code in _NOT_DONE,
         text=_text(_body(record)),
         message=_message(error) or _message(_body(record).get("error")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -14,22 +15,18 @@ MAX_BODY_BYTES = 8 << 20
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
+@dataclass(slots=True, eq=False)
 class Exchange:
     """One request and its answer: `respond`, or `start` followed by `send` and then `end` or `cut`."""
 
-    __slots__ = ("_connection", "body", "finished", "headers", "method", "on_disconnect", "path", "started")
-
-    def __init__(
-        self, connection: HttpConnection, method: str, path: str, headers: dict[str, str], body: bytes
-    ) -> None:
-        self._connection = connection
-        self.method = method
-        self.path = path
-        self.headers = headers
-        self.body = body
-        self.started = False
-        self.finished = False
-        self.on_disconnect: Callable[[], None] | None = None
+    _connection: HttpConnection
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    started: bool = False
+    finished: bool = False
+    on_disconnect: Callable[[], None] | None = None
 
     def respond(
         self,

@@ -6,7 +6,7 @@ A scenario sets some of them. Nothing in the simulator depends on the name of a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 
@@ -166,8 +166,3 @@ def from_table(kind: type[Knobs], table: Mapping[str, Any], where: str) -> Knobs
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
     }
     return kind(**values)
-
-
-def to_table(knobs: CardKnobs | NodeKnobs | GatewayKnobs) -> dict[str, Any]:
-    """Return the knobs as plain values for JSON."""
-    return asdict(knobs)

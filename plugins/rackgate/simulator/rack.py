@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +18,6 @@ from rackgate.nouns.engine import Engine
 from rackgate.nouns.node import Card, Node, NodeAccess
 from rackgate.nouns.target import Target
 from rackgate.simulator.card_state import CardState, Slot, new_state, open_state
-from rackgate.simulator.knobs import to_table
 from rackgate.simulator.processes import RackProcess, RackStartFailed
 from rackgate.simulator.scenarios import Scenario
 from rackgate.simulator.settings import CARD_MODEL, CARD_SKU, RackSettings, chosen_scenario, simulated_target
@@ -136,7 +135,7 @@ def start_rack(
         ports = [process.read_ports(deadline_s) for process in nodes]
         urls = _engine_urls(target, chosen, ports)
         _wait_until_serving(target, chosen, states, deadline_s)
-        gateway.send_plan({"model": settings.model, "knobs": to_table(chosen.gateway), "engines": urls})
+        gateway.send_plan({"model": settings.model, "knobs": asdict(chosen.gateway), "engines": urls})
         host = chosen.gateway.url_host or "127.0.0.1"
         gateway_url = f"http://{host}:{gateway.read_ports(deadline_s)['gateway']}"
         control_urls = {
@@ -175,7 +174,7 @@ def _node_plan(
 ) -> dict[str, Any]:
     return {
         "node": node.name,
-        "knobs": to_table(chosen.node(node.name)),
+        "knobs": asdict(chosen.node(node.name)),
         "cards": [
             {
                 "name": card.name,
@@ -183,7 +182,7 @@ def _node_plan(
                 "serial": card.serial,
                 "pci": card.pci,
                 "model": CARD_MODEL.format(sku=card.sku),
-                "knobs": to_table(chosen.card(card.name)),
+                "knobs": asdict(chosen.card(card.name)),
             }
             for card in node.cards
         ],
