@@ -45,7 +45,7 @@ def test_all_engines_of_the_field_are_known():
 @pytest.mark.parametrize("name", STARTED)
 def test_a_command_is_filled_in_to_the_last_brace(name):
     line = words(
-        name, boxed=False, model_path="/models/m", context_tokens=4096, memory_utilisation=0.8, cards=2
+        name, in_container=False, model_path="/models/m", context_tokens=4096, memory_utilisation=0.8, cards=2
     )
     assert not re.search(r"[{}]", " ".join(line))
     assert any("/models/m" in word for word in line)
@@ -54,19 +54,19 @@ def test_a_command_is_filled_in_to_the_last_brace(name):
 @pytest.mark.parametrize("name", BOXED)
 def test_an_image_engine_needs_only_its_name(name):
     assert settings_checkers()["container"]({"engine": name}) == []
-    assert not re.search(r"[{}]", " ".join(words(name, boxed=True)))
+    assert not re.search(r"[{}]", " ".join(words(name, in_container=True)))
 
 
 def test_the_tensor_parallel_size_is_the_number_of_cards_unless_told():
-    assert "--tensor-parallel-size" not in words("vllm", boxed=True, cards=1)
-    four = words("vllm", boxed=True, cards=4)
+    assert "--tensor-parallel-size" not in words("vllm", in_container=True, cards=1)
+    four = words("vllm", in_container=True, cards=4)
     assert four[four.index("--tensor-parallel-size") + 1] == "4"
-    two = words("vllm", boxed=True, cards=4, tensor_parallel=2)
+    two = words("vllm", in_container=True, cards=4, tensor_parallel=2)
     assert two[two.index("--tensor-parallel-size") + 1] == "2"
 
 
 def test_options_without_a_value_leave_no_words_and_extra_args_come_last():
-    line = words("vllm", boxed=True, extra_args=["--enforce-eager"])
+    line = words("vllm", in_container=True, extra_args=["--enforce-eager"])
     assert "--max-model-len" not in line
     assert line[-1] == "--enforce-eager"
 
@@ -74,14 +74,16 @@ def test_options_without_a_value_leave_no_words_and_extra_args_come_last():
 def test_what_the_target_says_wins():
     filled = with_defaults(
         {"engine": "vllm", "image": "mine:1", "command": ["x"], "shm_size": "2g", "ready_timeout_s": 5},
-        boxed=True,
+        in_container=True,
     )
     assert (filled["image"], filled["command"], filled["ready_timeout_s"]) == ("mine:1", ["x"], 5)
     assert (filled["shm_size"], "ipc" in filled) == ("2g", False)
 
 
 def test_an_engine_that_is_told_by_variables_gets_those_that_have_a_value():
-    filled = with_defaults({"engine": "nim", "image": "i", "context_tokens": 8192}, boxed=True, cards=1)
+    filled = with_defaults(
+        {"engine": "nim", "image": "i", "context_tokens": 8192}, in_container=True, cards=1
+    )
     assert filled["env"] == {
         "NIM_SERVED_MODEL_NAME": "{model}",
         "NIM_SERVER_PORT": "{port}",

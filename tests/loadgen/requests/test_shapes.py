@@ -22,7 +22,7 @@ from rackgate.nouns.load import Arrival, Load, Phase, Shape, Spread
 
 pytestmark = pytest.mark.slow
 
-MOONCAKE = str(Path(__file__).parent.parent / "traces" / "mooncake.jsonl")
+MOONCAKE = str(Path(__file__).parents[2] / "traces" / "mooncake.jsonl")
 LOAD = Load(
     name="s", prompt_tokens=40, output_tokens=8, arrival=Arrival.CONSTANT, rate_per_s=50.0, duration_s=2.0
 )

@@ -13,7 +13,7 @@ from rackgate.loadgen.results.foreign import Distribution, ForeignError, read_fo
 from rackgate.nouns.measurement import Reason
 from rackgate.statistics.percentiles import percentile_bounds
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 LATENCY = {
     "unit": "ms",
     "avg": 60,

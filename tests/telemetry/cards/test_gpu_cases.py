@@ -30,7 +30,7 @@ from rackgate.telemetry.cards.nvml import (
 )
 from rackgate.telemetry.chassis.redfish import read_sensor
 
-CASES = Path(__file__).parents[1] / "cases"
+CASES = Path(__file__).parents[2] / "cases"
 EXPECTED = {
     name: case["expected"] for name, case in json.loads((CASES / "expected.json").read_text()).items()
 }

@@ -10,7 +10,7 @@ from rackgate.loadgen.running import start_load
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Arrival, Load
 
-TRACES = Path(__file__).parent.parent / "traces"
+TRACES = Path(__file__).parents[2] / "traces"
 LOAD = Load(
     name="t",
     prompt_tokens=8,

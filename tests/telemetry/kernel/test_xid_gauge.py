@@ -18,7 +18,7 @@ from rackgate.telemetry.reading import Reading
 
 METRICS = shipped_registry().metrics
 
-CASES = Path(__file__).parents[1] / "cases"
+CASES = Path(__file__).parents[2] / "cases"
 
 
 def gauge(*codes):

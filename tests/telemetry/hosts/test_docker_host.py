@@ -16,7 +16,7 @@ from rackgate.nouns.node import Card, Node, NodeAccess
 from rackgate.nouns.target import Target
 from rackgate.telemetry.assembly import assemble, plan_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DAEMON = "unix:///var/run/docker.sock"
 IMAGE = "rackgate-simulated-engine:local"
 

@@ -26,7 +26,7 @@ from rackgate.nouns.sample import Outcome
 
 pytestmark = pytest.mark.slow
 
-CASES = Path(__file__).parent.parent / "cases"
+CASES = Path(__file__).parents[2] / "cases"
 INPUTS = CASES / "inputs"
 KNOWN = json.loads((CASES / "expected.json").read_text())
 FAILURES = {

@@ -176,7 +176,7 @@ def test_a_daemon_behind_tls_wants_and_gets_our_certificate(certificates, docker
         monkeypatch.delenv(name, raising=False)
     port = free_port()
     relay = subprocess.Popen(
-        [sys.executable, str(Path(__file__).parent / "tls_relay.py"), str(port), str(certificates)]
+        [sys.executable, str(Path(__file__).parents[1] / "tls_relay.py"), str(port), str(certificates)]
     )
     try:
         deadline = time.monotonic() + 20

@@ -24,7 +24,7 @@ from rackgate.engines.readiness import wait_until_ready
 from rackgate.nouns.engine import LaunchFailed
 from rackgate.nouns.target import EngineSpec, Member
 
-CASES = Path(__file__).parents[1] / "cases"
+CASES = Path(__file__).parents[2] / "cases"
 EXPECTED = {
     name: case["expected"] for name, case in json.loads((CASES / "expected.json").read_text()).items()
 }
@@ -91,7 +91,7 @@ def test_con_03_the_cards_in_the_container_are_counted_after_the_start():
 
 @pytest.mark.parametrize("name", ["engine_a", "engine_b"])
 def test_con_04_address_and_port_come_from_the_same_binding(name):
-    """The daemon is told both, and what it publishes is where we call: tests/engines/test_container.py."""
+    """The daemon is told both, and what it publishes is where we call: test_container.py."""
     expected = EXPECTED["CON-04"]
     urls = {"0.0.0.0": expected[name], "::": expected["ipv6_alternative"][name]}
     for binding in given("CON-04.json")[name]["8000/tcp"]:
@@ -212,7 +212,7 @@ def test_con_12_small_shared_memory_is_configuration():
 def test_con_12_engines_of_several_cards_get_shared_memory(engine):
     own = {"engine": engine} if engine else {}
     cards = ["n1/gpu0", "n1/gpu1"]
-    filled = spec(cards, **with_defaults({"image": "i", **own}, boxed=True, cards=2))
+    filled = spec(cards, **with_defaults({"image": "i", **own}, in_container=True, cards=2))
     assert shared_memory_problem(filled) == ""
     options = create_options(plan_of(filled))
     assert options.get("ipc_mode") == "host" or size_bytes(options["shm_size"]) >= 2**30

@@ -15,7 +15,7 @@ from rackgate.preflight.kernel_events import probe_events
 from rackgate.telemetry.kernel.event_history import EventBook
 from rackgate.telemetry.kernel.kernel_log import parse_log, place
 
-CASES = Path(__file__).parents[1] / "cases"
+CASES = Path(__file__).parents[2] / "cases"
 EXPECTED = {
     name: case["expected"] for name, case in json.loads((CASES / "expected.json").read_text()).items()
 }

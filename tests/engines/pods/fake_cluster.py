@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from rackgate.engines.launchers.ports import free_port
 
-ENGINE = Path(__file__).parent / "tiny_engine.py"
+ENGINE = Path(__file__).parents[1] / "tiny_engine.py"
 MOMENT = "2026-11-30T10:00:00Z"
 
 
