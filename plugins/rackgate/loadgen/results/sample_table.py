@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackgate.loadgen.results.columns import (
     CACHED,
@@ -27,12 +28,9 @@ from rackgate.loadgen.results.dictionary_column import DictionaryColumn
 from rackgate.nouns.load import Origin
 from rackgate.nouns.sample import Sample, traceparent_of
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    ReadColumn: TypeAlias = Callable[[str], Column]
-    Arrivals: TypeAlias = Callable[[], Iterator[tuple[Column, Column, Column]]]
-    """Yields the arrivals of many answers' chunks, the number of chunks of each answer, and its row or -1."""
+ReadColumn: TypeAlias = Callable[[str], Column]
+Arrivals: TypeAlias = Callable[[], Iterator[tuple[Column, Column, Column]]]
+"""Yields the arrivals of many answers' chunks, the number of chunks of each answer, and its row or -1."""
 
 Cached = TypeVar("Cached")
 
