@@ -57,11 +57,10 @@ class WorkerProcess:
         self._received = b""
         self._ended = False
         self._counted = self._counted_bytes = self._read_bytes = 0
-        self._link: WorkerLink = link or ChildProcess(
-            "rackgate.loadgen.worker.main", describe_exit=_describe_exit
-        )
         if link is None:
-            self._link.send((plan.to_json() + "\n").encode())
+            link = ChildProcess("rackgate.loadgen.worker.main", describe_exit=_describe_exit)
+            link.send((plan.to_json() + "\n").encode())
+        self._link = link
         self._exit = ""
 
     @property

@@ -44,7 +44,7 @@ _COLUMNS = (
 class SampleTable:
     """A table of samples.
 
-    LazyColumns are `Sample`'s fields and, in ms from the load's origin, `ttft_ms`, `time_to_first_answer_ms`,
+    Columns are `Sample`'s fields and, in ms from the load's origin, `ttft_ms`, `time_to_first_answer_ms`,
     `e2e_ms`; also `ttft_sent_ms` (always from sending), `tpot_ms`, `schedule_lag_ms`, `connect_ms`,
     `tokens_per_chunk`, `chunks` (token-bearing ones), `shared_chunks` (those that arrived in one read with
     another chunk), `traceparent` and `burst`. Numbers that may be missing are float64 with NaN, which never
