@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -30,6 +32,73 @@ def start_child(
         env={**os.environ, "PYTHONPATH": search},
         start_new_session=True,
     )
+
+
+class ChildProcess:
+    """A child process with pipes, whose standard error is kept to explain its exit.
+
+    `describe_exit(status, last_line)` returns the text of `end` from the exit status in words and the last
+    line of standard error.
+    """
+
+    def __init__(
+        self, module: str, *, describe_exit: Callable[[str, str], str], control: int | None = None
+    ) -> None:
+        self._describe_exit = describe_exit
+        self._exit: str | None = None
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        self._process = start_child(module, control=control, stderr=self._errors)
+
+    @property
+    def process_id(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """True while the process exists."""
+        return self._process.poll() is None
+
+    @property
+    def output(self) -> int:
+        """The descriptor of its standard output. Raises `RuntimeError` for a process without pipes."""
+        if self._process.stdout is None:
+            raise RuntimeError("the process has no pipes")
+        return self._process.stdout.fileno()
+
+    def send(self, message: bytes) -> None:
+        """Write to its standard input, if it still reads."""
+        stdin = self._process.stdin
+        if stdin is not None and not stdin.closed:
+            with suppress(OSError):
+                stdin.write(message)
+                stdin.flush()
+
+    def end(self, grace_s: float) -> str:
+        """Close its standard input, kill it after `grace_s`, and describe its exit; safe to call twice."""
+        if self._exit is None:
+            stdin, stdout = self._process.stdin, self._process.stdout
+            with suppress(OSError):
+                if stdin is not None:
+                    stdin.close()
+            try:
+                self._process.wait(grace_s)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            code = self._process.returncode
+            status = f"signal {-code}" if code < 0 else f"exit status {code}"
+            self._exit = self._describe_exit(status, self._last_error_line())
+            if stdout is not None:
+                stdout.close()
+            self._errors.close()
+        return self._exit
+
+    def _last_error_line(self) -> str:
+        self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, self._errors.tell() - 2000))
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else ""
 
 
 def raise_priority(niceness: int = _NICENESS) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from rackgate.loadgen.child_process import start_child
+from rackgate.loadgen.child_process import ChildProcess
 from rackgate.loadgen.machine_clock import MachineClock, clock_path, on_local_clock, read_clock
 from rackgate.loadgen.requests.plan import LoadPlan
 from rackgate.loadgen.worker.live_state import LiveState, live_state_path, read_live_state
@@ -48,64 +45,6 @@ class WorkerLink(Protocol):
         """Let the worker end, kill it after `grace_s`, close everything, and return how it ended."""
 
 
-class ChildWorkerLink:
-    """The connection to a worker that is a child of this process."""
-
-    def __init__(self) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
-        self._process = start_child("rackgate.loadgen.worker.main", stderr=self._errors)
-        if self._process.stdin is None or self._process.stdout is None:
-            raise RuntimeError("the worker has no pipes")
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
-        self._exit: str | None = None
-
-    @property
-    def process_id(self) -> int:
-        """The worker's process id."""
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """True while the worker exists."""
-        return self._process.poll() is None
-
-    @property
-    def output(self) -> int:
-        """The worker's standard output."""
-        return self._stdout.fileno()
-
-    def send(self, message: bytes) -> None:
-        """Write to the worker's standard input."""
-        if not self._stdin.closed:
-            with suppress(OSError):
-                self._stdin.write(message)
-                self._stdin.flush()
-
-    def end(self, grace_s: float) -> str:
-        """Close the worker's standard input, which ends it; safe to call twice."""
-        if self._exit is None:
-            with suppress(OSError):
-                self._stdin.close()
-            try:
-                self._process.wait(grace_s)
-            except subprocess.TimeoutExpired:
-                self._process.send_signal(signal.SIGKILL)
-                self._process.wait()
-            self._exit = self._exit_detail()
-            self._stdout.close()
-            self._errors.close()
-        return self._exit
-
-    def _exit_detail(self) -> str:
-        self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, self._errors.tell() - 2000))
-        tail = self._errors.read().decode("utf-8", "replace").strip()
-        code = self._process.returncode
-        how = f"signal {-code}" if code < 0 else f"exit status {code}"
-        last = tail.splitlines()[-1] if tail else ""
-        return f"the load worker died ({how}) {last}".strip()
-
-
 class WorkerProcess:
     """A running worker: its samples are in its spool, and its result is one line of JSON.
 
@@ -118,9 +57,10 @@ class WorkerProcess:
         self._received = b""
         self._ended = False
         self._counted = self._counted_bytes = self._read_bytes = 0
-        self._link: WorkerLink = link or ChildWorkerLink()
         if link is None:
-            self._link.send((plan.to_json() + "\n").encode())
+            link = ChildProcess("rackgate.loadgen.worker.main", describe_exit=_describe_exit)
+            link.send((plan.to_json() + "\n").encode())
+        self._link = link
         self._exit = ""
 
     @property
@@ -235,3 +175,7 @@ def remove_old_files(spool: Path) -> None:
 
 def _state_files(spool: Path) -> tuple[Path, ...]:
     return live_state_path(spool), clock_path(spool)
+
+
+def _describe_exit(status: str, last_line: str) -> str:
+    return f"the load worker died ({status}) {last_line}".strip()

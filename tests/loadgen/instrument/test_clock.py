@@ -14,7 +14,7 @@ TRIES = 5
 
 
 def lateness_ms(loop, *, fine=True):
-    """Return how late an timer wakes at moments that are no whole milliseconds apart."""
+    """Return how late a timer wakes at moments that are no whole milliseconds apart."""
 
     async def wait():
         timer = AbsoluteTimer()

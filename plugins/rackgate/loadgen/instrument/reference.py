@@ -10,9 +10,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackgate.loadgen.child_process import start_child
 from rackgate.loadgen.instrument.reference_server import Script
@@ -21,10 +22,6 @@ from rackgate.loadgen.running import start_load
 from rackgate.nouns.endpoint import Endpoint
 from rackgate.nouns.load import Load
 from rackgate.nouns.measurement import Reason
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _START_LIMIT_S = 20.0
 _FETCH_LIMIT_S = 10.0

@@ -8,10 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import signal
 import socket
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -19,7 +16,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from rackgate.loadgen.child_process import start_child
+from rackgate.loadgen.child_process import ChildProcess
 from rackgate.loadgen.remote.load_machine import MachineInfo
 from rackgate.loadgen.requests.plan import LoadPlan
 from rackgate.nouns.decode import decode
@@ -62,29 +59,17 @@ class Relay:
 
     def __init__(self, machines: LoadMachines, endpoints: Sequence[Endpoint]) -> None:
         check_machines(machines)
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the relay
         self._control, there = socket.socketpair()
         with there:
-            self._process = start_child(
-                "rackgate.loadgen.remote.relay_process", control=there.fileno(), stderr=self._errors
+            self.process = ChildProcess(
+                "rackgate.loadgen.remote.relay_process", control=there.fileno(), describe_exit=_describe_exit
             )
-        self._exit: str | None = None
         try:
             self._machines = self._receive_machines(machines)
             self._refuse_own_addresses(endpoints)
         except BaseException:
             self.end(0.0)
             raise
-
-    @property
-    def process_id(self) -> int:
-        """Its process id."""
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """True while the process exists."""
-        return self._process.poll() is None
 
     @property
     def cores(self) -> tuple[int, ...]:
@@ -108,16 +93,8 @@ class Relay:
 
     def end(self, grace_s: float) -> str:
         """Let the process end, kill it after `grace_s`, and return how it ended; safe to call twice."""
-        if self._exit is None:
-            self._control.close()
-            try:
-                self._process.wait(grace_s)
-            except subprocess.TimeoutExpired:
-                self._process.send_signal(signal.SIGKILL)
-                self._process.wait()
-            self._exit = f"the process that reaches the load machines died ({self._last_line()})"
-            self._errors.close()
-        return self._exit
+        self._control.close()
+        return self.process.end(grace_s)
 
     def _send(self, message: bytes) -> None:
         with suppress(OSError):  # a dead relay is noticed by the end of its workers' output
@@ -150,14 +127,6 @@ class Relay:
                 text = f"{endpoint.url} is load machine {others[0]} itself when it is asked there"
                 raise NoLoadMachines(f"{endpoint.entity}: {text}")
 
-    def _last_line(self) -> str:
-        self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, self._errors.tell() - 2000))
-        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-        code = self._process.returncode
-        how = f"signal {-code}" if code < 0 else f"exit status {code}"
-        return f"{how}: {lines[-1]}" if lines else how
-
 
 class RelayWorkerLink:
     """The connection to one worker on a load machine."""
@@ -169,12 +138,12 @@ class RelayWorkerLink:
     @property
     def process_id(self) -> int:
         """The relay's process id."""
-        return self._relay.process_id
+        return self._relay.process.process_id
 
     @property
     def running(self) -> bool:
         """True while the relay exists."""
-        return self._relay.running
+        return self._relay.process.running
 
     def send(self, message: bytes) -> None:  # noqa: ARG002 - the only message is "cancel"
         """Cancel the load on all machines."""
@@ -193,3 +162,8 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def _describe_exit(status: str, last_line: str) -> str:
+    how = f"{status}: {last_line}" if last_line else status
+    return f"the process that reaches the load machines died ({how})"

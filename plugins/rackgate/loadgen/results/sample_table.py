@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackgate.loadgen.results.columns import (
     CACHED,
@@ -27,12 +28,9 @@ from rackgate.loadgen.results.dictionary_column import DictionaryColumn
 from rackgate.nouns.load import Origin
 from rackgate.nouns.sample import Sample, traceparent_of
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    ReadColumn: TypeAlias = Callable[[str], Column]
-    Arrivals: TypeAlias = Callable[[], Iterator[tuple[Column, Column, Column]]]
-    """Yields the arrivals of many answers' chunks, the number of chunks of each answer, and its row or -1."""
+ReadColumn: TypeAlias = Callable[[str], Column]
+Arrivals: TypeAlias = Callable[[], Iterator[tuple[Column, Column, Column]]]
+"""Yields the arrivals of many answers' chunks, the number of chunks of each answer, and its row or -1."""
 
 Cached = TypeVar("Cached")
 
@@ -46,7 +44,7 @@ _COLUMNS = (
 class SampleTable:
     """A table of samples.
 
-    LazyColumns are `Sample`'s fields and, in ms from the load's origin, `ttft_ms`, `time_to_first_answer_ms`,
+    Columns are `Sample`'s fields and, in ms from the load's origin, `ttft_ms`, `time_to_first_answer_ms`,
     `e2e_ms`; also `ttft_sent_ms` (always from sending), `tpot_ms`, `schedule_lag_ms`, `connect_ms`,
     `tokens_per_chunk`, `chunks` (token-bearing ones), `shared_chunks` (those that arrived in one read with
     another chunk), `traceparent` and `burst`. Numbers that may be missing are float64 with NaN, which never
