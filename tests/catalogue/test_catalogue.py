@@ -22,9 +22,9 @@ def spec(cards=1, **settings):
     return EngineSpec(name="e1", launcher="container", model="served", members=members, settings=settings)
 
 
-def words(name, *, boxed, cards=1, **settings):
+def words(name, *, in_container, cards=1, **settings):
     own = spec(cards, engine=name, **settings)
-    filled = with_defaults(own.settings, boxed=boxed, cards=cards)
+    filled = with_defaults(own.settings, in_container=in_container, cards=cards)
     values = {**placeholders(own, "0.0.0.0", 8000), "extra_port": "8002"}
     return filled_in(tuple(filled["command"]), values)
 

@@ -39,9 +39,11 @@ class ProofRun:
         """
         if scenarios()[self.scenario].instrument:
             return False
-        late = [one for one in outcome.of("verdict") if one["reason"] == "instrument"]
         unproven = {verdict["check"] for verdict in self.unproven(outcome)}
-        return any(not self.proofs or one["check"] in unproven for one in late)
+        if self.proofs and not unproven:
+            return False
+        late = {one["check"] for one in outcome.of("verdict") if one["reason"] == "instrument"}
+        return failed_selfcheck(outcome) or bool(late & unproven if self.proofs else late)
 
     def unproven(self, outcome):
         """Return the recorded verdicts that are not those of the proofs."""
@@ -65,6 +67,12 @@ class ProofRun:
             for entity, verdict in outcome.verdicts(check).items():
                 if verdict["verdict"] in ("FAIL", "UNKNOWN") and entity not in entities | affected:
                     yield verdict
+
+
+def failed_selfcheck(outcome):
+    """Whether the load generator was late on its own reference server, which gates all else."""
+    selfcheck = (one for one in outcome.of("verdict") if one["check"].startswith("selfcheck."))
+    return any(one["verdict"] in ("FAIL", "UNKNOWN") and not one["skipped"] for one in selfcheck)
 
 
 def _otherwise(proof, outcome):
