@@ -1,35 +1,32 @@
-"""What a run left behind, read without trusting it: records by kind, Parquet files on demand."""
+"""Read a run folder without trusting it: records by kind, Parquet files on demand."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from rackgate.evidence.record import SCHEMA
 from rackgate.nouns.target import GRADES
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-
 _BATCH_ROWS = 1_000_000
-_JUDGED = ("plan", "verdict", "gate", "end")
+_JUDGEMENT_KINDS = ("plan", "verdict", "gate", "end")
 
 
 class Unreadable(Exception):
-    """A file of evidence is missing or broken; the text says which and how, for people."""
+    """A file of evidence is missing or broken; the text names the file and the fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvidence:
     """The evidence of one run.
 
-    `records` are all readable records in the order of the file, `by_kind` the same by kind. `digest` is
-    the SHA-256 of `records.jsonl` as it lies there, `digest_before_end` of its lines before the `end`
-    record. `problems` says in words what could not be read. Samples and telemetry are read when asked.
+    `records` are all readable records in the order of the file, `by_kind` groups them by kind. `digest` is
+    the SHA-256 of `records.jsonl`, `digest_before_end` that of its lines before the `end` record.
+    `problems` says in words what could not be read. Samples and telemetry are read on demand.
     """
 
     folder: Path
@@ -54,26 +51,42 @@ class RunEvidence:
         return self.of("end")[-1] if self.of("end") else None
 
     @property
+    def target(self) -> Mapping[str, Any]:
+        """The rack as the first record describes it."""
+        return mapping(self.run.get("target"))
+
+    @property
+    def nodes(self) -> list[Mapping[str, Any]]:
+        """The nodes of the target."""
+        return mappings(self.target.get("nodes"))
+
+    @property
+    def cards(self) -> list[Mapping[str, Any]]:
+        """The cards of all nodes of the target."""
+        return [card for node in self.nodes for card in mappings(node.get("cards"))]
+
+    @property
+    def engines(self) -> list[Mapping[str, Any]]:
+        """The engines of the target."""
+        return mappings(self.target.get("engines"))
+
+    @property
     def judged_again(self) -> Mapping[str, Any]:
-        """What a later judgement says of itself and of the run's own; empty for the run's own."""
-        said = self.run.get("judged_again")
-        return said if isinstance(said, dict) else {}
+        """The facts of a later judgement; empty for the run's own."""
+        return mapping(self.run.get("judged_again"))
 
     @property
     def grade(self) -> str:
-        """What the evidence is worth: the least that any record says; a run cannot be worth more later."""
-        said = [self.run.get("grade"), *(event.get("grade") for event in self.of("event"))]
-        said += [self.end.get("grade")] if self.end else []
-        told = [str(grade) for grade in said if grade]
-        known = [grade for grade in GRADES if grade in told]
-        return known[0] if known else told[0] if told else ""
+        """The lowest evidence grade that any record states: later records cannot raise it."""
+        records = (self.run, *self.of("event"), self.end or {})
+        stated = [str(record["grade"]) for record in records if record.get("grade")]
+        known = [grade for grade in GRADES if grade in stated]
+        return (known or stated or [""])[0]
 
     @property
     def checks(self) -> tuple[Mapping[str, Any], ...]:
-        """The plan: every check that was asked."""
-        return tuple(
-            check for plan in self.of("plan") for check in plan.get("checks") or () if isinstance(check, dict)
-        )
+        """Every check of the plan."""
+        return tuple(check for plan in self.of("plan") for check in mappings(plan.get("checks")))
 
     def samples(self, load: Mapping[str, Any], columns: Sequence[str]) -> Any:
         """Return the columns of one load's samples as a pyarrow table; raises `Unreadable`."""
@@ -88,10 +101,10 @@ class RunEvidence:
         except FileNotFoundError as error:
             raise Unreadable(f"{name} is missing") from error
         except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-            raise Unreadable(f"{name} cannot be read: {self._why(error)}") from error
+            raise Unreadable(f"{name} cannot be read: {self._reason(error)}") from error
 
     def telemetry_range_ns(self) -> tuple[int, int] | None:
-        """First and last moment of the telemetry, from the files' footers; None without any."""
+        """First and last timestamp of the telemetry, from the files' footers; None without telemetry."""
         lows: list[int] = []
         highs: list[int] = []
         for part in self._readable_parts()[0]:
@@ -105,10 +118,9 @@ class RunEvidence:
         return (min(lows), max(highs)) if lows else None
 
     def telemetry(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield the columns of the telemetry as pyarrow record batches, one part after the other.
+        """Yield columns of the telemetry as pyarrow record batches.
 
-        Raises `Unreadable` when there is none; broken parts are left out and told by
-        `telemetry_problems`.
+        Broken parts are left out and listed by `telemetry_problems`. Raises `Unreadable` without any part.
         """
         import pyarrow as pa
 
@@ -119,10 +131,10 @@ class RunEvidence:
             try:
                 yield from part.iter_batches(batch_size=_BATCH_ROWS, columns=list(columns))
             except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-                raise Unreadable(f"telemetry cannot be read: {self._why(error)}") from error
+                raise Unreadable(f"telemetry cannot be read: {self._reason(error)}") from error
 
     def telemetry_problems(self) -> tuple[str, ...]:
-        """What parts of the telemetry cannot be read, in words."""
+        """The parts of the telemetry that cannot be read, with the reason."""
         return self._readable_parts()[1]
 
     def _readable_parts(self) -> tuple[list[Any], tuple[str, ...]]:
@@ -135,15 +147,13 @@ class RunEvidence:
             try:
                 parts.append(pq.ParquetFile(path))
             except (OSError, pa.ArrowException, ValueError) as error:
-                problems.append(f"{path.name} cannot be read: {self._why(error)}")
+                problems.append(f"{path.name} cannot be read: {self._reason(error)}")
         return parts, tuple(problems)
 
-    def _why(self, error: BaseException) -> str:
-        """The first line of an error, without the paths of the machine that renders."""
-        text = str(error) or type(error).__name__
-        return (
-            text.splitlines()[0][:300].replace(f"{self.folder.resolve()}/", "").replace(f"{self.folder}/", "")
-        )
+    def _reason(self, error: BaseException) -> str:
+        """Return the first line of an error without the path of the run folder."""
+        line = (str(error) or type(error).__name__).splitlines()[0][:300]
+        return line.replace(f"{self.folder.resolve()}/", "").replace(f"{self.folder}/", "")
 
     def _inside(self, name: str) -> Path:
         evidence = (self.folder / "evidence").resolve()
@@ -156,8 +166,8 @@ class RunEvidence:
 def load_run(folder: Path) -> RunEvidence:
     """Read `evidence/records.jsonl` of a run folder.
 
-    A line that is torn or is no record is left out and named in `problems`. Raises FileNotFoundError if
-    the folder holds no records at all.
+    A torn line, or a line that is no record, is left out and named in `problems`. Raises FileNotFoundError
+    if the folder has no such file.
     """
     digest = hashlib.sha256()
     before_end = ""
@@ -185,29 +195,29 @@ def load_run(folder: Path) -> RunEvidence:
 
 
 def with_judgement(run: RunEvidence, path: Path) -> RunEvidence:
-    """Return the run as a later judgement sees it: its plan, verdicts, gates and end in place of the own.
+    """Return the run with the plan, verdicts, gates and end of a later judgement in place of its own.
 
-    Moments, digest and all that was measured stay the run's. Raises `Unreadable`.
+    Timestamps, digest and measurements stay those of the run. Raises `Unreadable`.
     """
     try:
-        told = [json.loads(line) for line in path.read_bytes().splitlines()]
-        new, end = told[0], told[-1]
-        moments = {str(one["check"]): one for one in run.of("verdict")}
-        last = run.records[-1]
-        placed = [
-            _at_the_time_of(moments.get(str(one.get("check") or one.get("by")), last), one) for one in told
+        judgement = [json.loads(line) for line in path.read_bytes().splitlines()]
+        first, end = judgement[0], judgement[-1]
+        judged_at = {str(verdict["check"]): verdict for verdict in run.of("verdict")}
+        timed = [
+            _at_time_of(judged_at.get(str(record.get("check") or record.get("by")), run.records[-1]), record)
+            for record in judgement[1:-1]
         ]
-        facts = {name: new[name] for name in ("judged_again", "acceptance", "profile")}
+        header = {name: first[name] for name in ("judged_again", "acceptance", "profile")}
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise Unreadable(f"{path.name} cannot be read: {error}") from error
-    kept = [record for record in run.records[1:] if record["kind"] not in _JUDGED]
+    kept = [record for record in run.records[1:] if record["kind"] not in _JUDGEMENT_KINDS]
     own = {name: (run.end or {}).get(name) for name in ("digest", "records", "duration_s", "at", "t_ns")}
-    records = [{**run.run, **facts}, *kept, *placed[1:-1], {**end, **own}]
+    records = [{**run.run, **header}, *kept, *timed, {**end, **own}]
     return replace(run, records=tuple(records), by_kind=_by_kind(records))
 
 
-def _at_the_time_of(first: Mapping[str, Any], record: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**record, "at": first.get("at"), "t_ns": first.get("t_ns")}
+def _at_time_of(other: Mapping[str, Any], record: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**record, "at": other.get("at"), "t_ns": other.get("t_ns")}
 
 
 def _by_kind(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Mapping[str, Any], ...]]:
@@ -215,6 +225,16 @@ def _by_kind(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Mapping[st
     for record in records:
         kinds.setdefault(str(record["kind"]), []).append(record)
     return {kind: tuple(group) for kind, group in kinds.items()}
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object of a record; anything else is empty."""
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(value: Any) -> list[Mapping[str, Any]]:
+    """Return the JSON objects in a list of a record."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list | tuple) else []
 
 
 def number_of(value: Any) -> float | None:

@@ -1,9 +1,9 @@
-"""Values as people read them: sensible digits, always with a unit, safe inside HTML."""
+"""Format values for readers: three significant digits, units, signs and plurals."""
 
 from __future__ import annotations
 
-import html
 import math
+import re
 from typing import Any
 
 from rackgate.evidence.redaction import printable
@@ -13,20 +13,16 @@ _SPACE = "\N{NO-BREAK SPACE}"
 _MINUS = "\N{MINUS SIGN}"
 _NONE = "\N{EN DASH}"
 _TRUTH = ("no", "yes")
+_WHITE = re.compile(rf"[^\S{_SPACE}]+")
 _SIGNS = {"<=": "≤", ">=": "≥", "==": "="}
 
 
 def clip(text: Any, limit_characters: int = 400) -> str:
-    """Return the text, printable, on one line, cut with a note of how much is missing."""
+    """Return the text on one line, with control characters as escapes, cut with a note of what is missing."""
     source = str(text if text is not None else "")
-    whole = " ".join(printable(source[: 4 * limit_characters]).split())
+    whole = _WHITE.sub(" ", printable(source[: 4 * limit_characters])).strip()
     missing = (len(whole) if len(source) <= 4 * limit_characters else len(source)) - limit_characters
     return whole if missing <= 0 else f"{whole[:limit_characters].rstrip()} … ({missing:,} more characters)"
-
-
-def escape(text: Any, limit_characters: int = 400) -> str:
-    """Return the text cut, printable and safe as HTML text or inside a quoted attribute."""
-    return html.escape(clip(text, limit_characters))
 
 
 def _digits(value: float, significant: int) -> str:
@@ -41,7 +37,7 @@ def _digits(value: float, significant: int) -> str:
 def amount(value: float | None, unit: str = "", *, beside: float | None = None) -> str:
     """Return a value with its unit: three significant digits, more where needed to differ from `beside`.
 
-    No value is a dash. Infinity is written as such, a truth as yes or no.
+    None is a dash, infinity is ∞, a value of the unit `bool` is yes or no.
     """
     if value is None:
         return _NONE
@@ -78,7 +74,7 @@ def _exact(value: float, unit: str) -> str:
 
 
 def margin(value: float | None) -> str:
-    """Return a margin as a signed share of the bound in percent."""
+    """Return a margin, a share of the bound, in percent with its sign."""
     if value is None:
         return _NONE
     sign = _MINUS if value < 0 else "+" if value > 0 else ""
@@ -90,7 +86,7 @@ def margin(value: float | None) -> str:
 
 
 def as_shown(metric: Any, value: float | None, unit: str) -> tuple[float | None, str]:
-    """Return value and unit as a report shows them: an error rate in percent, the rest as recorded."""
+    """Return value and unit for display: an error rate in percent, other metrics as recorded."""
     if metric == "error_rate" and unit in ("ratio", "1", ""):
         return (None if value is None else value * 100), "%"
     return value, unit
@@ -123,16 +119,17 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def stage_name(stage: Any) -> str:
-    """Return a stage as a title: `single_card` becomes `Single card`."""
-    text = clip(stage, 60).replace("_", " ")
+def first_upper(text: str) -> str:
+    """Return the text with its first letter in upper case, the others as they are."""
     return text[:1].upper() + text[1:]
 
 
+def stage_name(stage: Any) -> str:
+    """Return a stage as a title: `single_card` becomes `Single card`."""
+    return first_upper(clip(stage, 60).replace("_", " "))
+
+
 def metric_name(metric: Any, statistic: Any = "value") -> str:
-    """Return a metric as people say it, with its statistic: `TTFT P99`, `Error rate`."""
-    name = clip(title_of(str(metric)), 80)
-    text = str(statistic or "value")
-    return (
-        name if text == "value" else f"{name} {clip(text, 20).upper() if text[:1] == 'p' else clip(text, 20)}"
-    )
+    """Return the title of a metric with its statistic: `TTFT P99`, `Error rate`."""
+    name, text = clip(title_of(str(metric)), 80), clip(statistic or "value", 20)
+    return name if text == "value" else f"{name} {text.upper() if text[:1] == 'p' else text}"

@@ -6,16 +6,13 @@ import hashlib
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 from rackgate.evidence.record import JUDGEMENT
 from rackgate_reports.evidence import RunEvidence, load_run, with_judgement
 from rackgate_reports.formats.junit import render_junit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
 
 MANIFEST = "manifest.json"
 """The file that names the others."""

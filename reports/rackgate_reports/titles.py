@@ -1,4 +1,4 @@
-"""What reports call each metric that ships; its unit stands beside the number."""
+"""Titles of the shipped metrics in reports, without their units."""
 
 from __future__ import annotations
 
@@ -141,13 +141,13 @@ TITLES = {
     "batch_failed": "Batch: failed",
     "batch_regenerated": "Batch: regenerated",
 }
-"""Title of each metric by its name, without unit and statistic."""
+"""Metric name -> title, without unit and statistic."""
 
 _PROBED = re.compile(r"probe\.([^.]+)\.(.+)")
 
 
 def title_of(metric: str) -> str:
-    """Return what a metric is called; of a probe its name and its value, of a site's own metric its name."""
+    """Return the title of a metric; a probe's is its name and value, a site's own metric keeps its name."""
     probed = _PROBED.fullmatch(metric)
     if probed is None:
         return TITLES.get(metric, metric)

@@ -8,7 +8,18 @@ import pytest
 
 pytestmark = pytest.mark.own_process
 
-HEAVY = ("numpy", "httpx", "pydantic", "pyarrow", "testcontainers", "pynvml", "hypothesis", "docker", "ray")
+HEAVY = (
+    "docker",
+    "httpx",
+    "hypothesis",
+    "jinja2",
+    "numpy",
+    "pyarrow",
+    "pydantic",
+    "pynvml",
+    "ray",
+    "testcontainers",
+)
 PROBE = f"""
 import json, sys, pathlib
 def pytest_unconfigure(config):

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from rackgate_reports.formatting import amount, clip, duration, escape, limit, margin, metric_name
+from rackgate_reports.formatting import amount, clip, duration, limit, margin, metric_name
 
 
 def spaced(text: str) -> str:
@@ -58,8 +58,12 @@ def test_a_cut_text_says_how_much_is_missing() -> None:
     assert clip("x" * 1000, 10) == "xxxxxxxxxx … (990 more characters)"
 
 
-def test_escaped_text_holds_no_markup_and_no_control_characters() -> None:
-    assert escape('<b a="1">\x1b') == "&lt;b a=&quot;1&quot;&gt;\\x1b"
+def test_a_clipped_text_has_one_line_and_no_control_characters() -> None:
+    assert clip("a\n b\x1b") == "a b\\x1b"
+
+
+def test_value_and_unit_stay_on_one_line() -> None:
+    assert clip(amount(3.0, "ms")) == "3\N{NO-BREAK SPACE}ms"
 
 
 def test_a_metric_is_named_with_its_statistic() -> None:

@@ -145,7 +145,7 @@ def chained(folder: Path) -> Path:
 
 def test_a_failure_shows_its_whole_chain_from_the_outside_in(tmp_path: Path) -> None:
     html = render_html(load_run(chained(tmp_path / "run")))
-    crumbs = re.search(r'<ol class="crumbs">(.*?)</ol>', html)
+    crumbs = re.search(r'<ol class="crumbs">(.*?)</ol>', html, re.DOTALL)
     assert re.findall(r'<li class="(\w+)">(\w+)</li>', crumbs[1]) == [
         ("off", "client"),
         ("off", "network"),
@@ -171,8 +171,8 @@ def test_a_failure_shows_what_was_seen_at_the_same_time_as_no_proof(tmp_path: Pa
 
 def test_the_first_step_of_the_cause_comes_before_the_hint(tmp_path: Path) -> None:
     html = render_html(load_run(chained(tmp_path / "run")))
-    todo = html.split("<h4>What to do</h4>")[1]
-    assert todo.startswith("<p>Check coolant flow.</p><p>Compare with a neighbour.</p>")
+    steps = re.findall(r"<p>(.*?)</p>", html.split("<h4>What to do</h4>")[1])
+    assert steps[:2] == ["Check coolant flow.", "Compare with a neighbour."]
 
 
 def test_a_failure_of_an_older_run_has_no_chain(tmp_path: Path) -> None:

@@ -1,20 +1,15 @@
-"""Axes: from values to places, with ticks that people would choose."""
+"""Axes: map values to coordinates, with ticks at round values."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackgate_reports.formatting import amount
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
 
 _TIME_STEPS_S = (
     1,

@@ -1,67 +1,67 @@
-"""Pieces of SVG that every chart uses: text, lines, paths, colours by class, notes for empty charts."""
+"""Pieces of SVG that every chart uses; `element` escapes all of their text and attributes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from markupsafe import Markup, escape
+from numpy.typing import NDArray
 
-from rackgate_reports.formatting import escape
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+from rackgate_reports.formatting import clip
 
 COLOURS = 8
-"""How many series are told apart by colour and dash; more become a band."""
+"""Number of series that colour and dash tell apart; a chart with more shows a band."""
 
 
-def _short(value: float) -> str:
+def element(name: str, *content: str, **attributes: str | float) -> Markup:
+    """Return an element; `class_` becomes `class`, `text_anchor` becomes `text-anchor`, "" is left out."""
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
+        for key, value in attributes.items()
+        if value != ""
+    )
+    inner = "".join(escape(part) for part in content)
+    end = f">{inner}</{name}>" if inner else "/>"
+    return Markup(f"<{name}{written}{end}")  # noqa: S704 (everything in it is escaped)
+
+
+def _attribute(value: str | float) -> Markup:
+    return escape(short(value) if isinstance(value, float) else value)
+
+
+def short(value: float) -> str:
+    """Return a coordinate with at most one decimal."""
     return f"{value:.1f}".removesuffix(".0")
 
 
-def label(x: float, y: float, text: str, classes: str = "", anchor: str = "start") -> str:
+def label(x: float, y: float, text: str, classes: str = "", anchor: str = "start") -> Markup:
     """Return a text; `anchor` is start, middle or end."""
-    where = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    style = f' class="{classes}"' if classes else ""
-    return f'<text x="{_short(x)}" y="{_short(y)}"{where}{style}>{escape(text, 80)}</text>'
+    where = "" if anchor == "start" else anchor
+    return element("text", clip(text, 80), x=float(x), y=float(y), text_anchor=where, class_=classes)
 
 
-def rule(x1: float, y1: float, x2: float, y2: float, classes: str) -> str:
+def rule(x1: float, y1: float, x2: float, y2: float, classes: str) -> Markup:
     """Return a straight line."""
-    return f'<path class="{classes}" d="M{_short(x1)} {_short(y1)}L{_short(x2)} {_short(y2)}"/>'
+    return element("path", class_=classes, d=f"M{short(x1)} {short(y1)}L{short(x2)} {short(y2)}")
 
 
-def rect(box: tuple[float, float, float, float], classes: str, title: str = "") -> str:
+def rect(box: tuple[float, float, float, float], classes: str, title: str = "") -> Markup:
     """Return a rectangle of x, y, width, height; `title` is shown on hover and read aloud."""
-    x, y, width, height = box
-    inner = f"><title>{escape(title)}</title></rect>" if title else "/>"
-    size = f'width="{_short(max(0.0, width))}" height="{_short(height)}"'
-    return f'<rect class="{classes}" x="{_short(x)}" y="{_short(y)}" {size}{inner}'
+    x, y, width, height = map(float, box)
+    inner = element("title", clip(title)) if title else ""
+    return element("rect", inner, class_=classes, x=x, y=y, width=max(0.0, width), height=height)
 
 
 def polyline(
-    x: NDArray[np.float64], y: NDArray[np.float64], classes: str, *, reach: float | None = None
-) -> str:
+    x: NDArray[np.float64], y: NDArray[np.float64], classes: str, *, reach: float = np.inf
+) -> Markup:
     """Return a line through the points that are numbers, broken where they are more than `reach` apart."""
     known = np.isfinite(x) & np.isfinite(y)
     x, y = x[known], y[known]
     if not len(x):
-        return ""
-    breaks = np.concatenate([[True], np.diff(x) > (reach if reach is not None else np.inf)])
-    parts = [
-        f"{'M' if new else 'L'}{_short(px)} {_short(py)}"
+        return Markup()
+    breaks = np.concatenate([[True], np.diff(x) > reach])
+    points = [
+        f"{'M' if new else 'L'}{short(px)} {short(py)}"
         for px, py, new in zip(x.tolist(), y.tolist(), breaks.tolist(), strict=True)
     ]
-    return f'<path class="{classes}" d="{"".join(parts)}"/>'
-
-
-def swatch(classes: str) -> str:
-    """Return the sample of a line for a legend."""
-    path = f'<path class="{classes}" d="M1 4H21"/>'
-    return f'<svg class="swatch" viewBox="0 0 22 8" aria-hidden="true">{path}</svg>'
-
-
-def empty_chart(why: str) -> str:
-    """Return what stands where a chart has nothing to show, with the reason."""
-    return f'<p class="empty">No chart: {escape(why, 600)}.</p>'
+    return element("path", class_=classes, d="".join(points))

@@ -1,142 +1,143 @@
-"""Latency, temperature, power and throttling over one shared time axis, with stages and faults marked."""
+"""Latency, temperature, power and throttling over one time axis, with stages and faults marked."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
 
 from rackgate.nouns.slo import STAGES
-from rackgate_reports.charts.canvas import BINS, LEFT, RIGHT, WIDTH, Canvas
-from rackgate_reports.charts.panels import latency_panel, legend, telemetry_panel, throttle_panel
 from rackgate_reports.charts.scales import Scale, clock_ticks
-from rackgate_reports.charts.svg import empty_chart, label, rect, rule
-from rackgate_reports.digest.telemetry import THROTTLE_BITS, Telemetry, read_telemetry
-from rackgate_reports.digest.time_axis import fault_windows, stage_windows, time_range_ns
-from rackgate_reports.formatting import duration, escape, stage_name
+from rackgate_reports.charts.svg import element, label, rect, rule
+from rackgate_reports.charts.timeline_canvas import BINS, LEFT, RIGHT, WIDTH, TimelineCanvas
+from rackgate_reports.charts.timeline_panels import (
+    latency_panel,
+    telemetry_panel,
+    throttle_panel,
+    timeline_legend,
+)
+from rackgate_reports.digest.latency import Latencies
+from rackgate_reports.digest.telemetry import THROTTLE_BITS, read_telemetry
+from rackgate_reports.digest.time_axis import Window, fault_windows, stage_windows, time_range_ns
+from rackgate_reports.evidence import RunEvidence
+from rackgate_reports.formatting import duration, stage_name
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rackgate_reports.digest.latency import Latencies
-    from rackgate_reports.digest.time_axis import Window
-    from rackgate_reports.evidence import RunEvidence
+_MOST_FAULTS = 60
 
 
-def timeline_figure(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """The timeline, class and text of its legend, and the `data` that the page's cursor reads.
+
+    `problem` says why there is no timeline, `telemetry_problem` which telemetry is missing.
+    """
+
+    svg: str = ""
+    legend: Sequence[tuple[str, str]] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
+    problem: str = ""
+    telemetry_problem: str = ""
+
+
+def timeline_of(
     run: RunEvidence, loads: Sequence[Latencies], colours: Mapping[str, int], suspects: Sequence[str]
-) -> str:
-    """Return the timeline of a run; `suspects` are entities to draw by themselves in a large rack."""
+) -> Timeline:
+    """Draw the timeline of a run; a large rack is a band, in which `suspects` have lines of their own."""
     span = time_range_ns(run)
     if span is None:
-        return empty_chart("the records carry no moments in time")
+        return Timeline(problem="the records carry no moments in time")
     start_ns, stop_ns = span
     length_s = (stop_ns - start_ns) / 1e9
     scale = Scale(low=0.0, high=length_s, start=LEFT, stop=RIGHT)
-    canvas = Canvas(x=scale, start_ns=start_ns, colours=colours, suspects=tuple(suspects))
+    canvas = TimelineCanvas(x=scale, start_ns=start_ns, colours=colours, suspects=suspects)
     telemetry = read_telemetry(run, start_ns, stop_ns, BINS)
     stages, faults = stage_windows(run, stop_ns), fault_windows(run, stop_ns)
     _stage_row(canvas, stages)
     top = canvas.y
     _fault_row(canvas, faults)
     latency_panel(canvas, loads, stop_ns)
-    telemetry_panel(canvas, telemetry, "temperature_c", ("Temperature", "°C"))
-    telemetry_panel(canvas, telemetry, "power_w", ("Power per card", "W"))
+    telemetry_panel(canvas, telemetry, "temperature_c", "Temperature", "°C")
+    telemetry_panel(canvas, telemetry, "power_w", "Power per card", "W")
     throttle_panel(canvas, telemetry)
-    behind = _bands(canvas, stages, faults, top)
-    bottom = canvas.y
+    background = _bands(canvas, stages, faults, top)
+    cursor = element("path", class_="cursor", d=f"M0 {top:.0f}V{canvas.y:.0f}", visibility="hidden")
     _time_axis(canvas, length_s)
-    cursor = f'<path class="cursor" d="M0 {top:.0f}V{bottom:.0f}" visibility="hidden"/>'
-    said = f"Latency, temperature, power and throttling over {escape(duration(length_s))}"
-    return (
-        f"{legend(canvas, telemetry, loads)}"
-        '<div class="scroll" tabindex="0" role="group" aria-label="Timeline; arrow keys move the cursor">'
-        f'<svg class="timeline" viewBox="0 0 {WIDTH} {canvas.y:.0f}" role="img" aria-label="{said}">'
-        f'{behind}{"".join(canvas.parts)}{cursor}</svg></div><div class="readout" hidden></div>'
-        f"{_data(canvas, length_s, (*stages, *faults))}{_trouble(telemetry)}"
+    return Timeline(
+        svg=element(
+            "svg",
+            *background,
+            *canvas.parts,
+            cursor,
+            class_="timeline",
+            viewBox=f"0 0 {WIDTH} {canvas.y:.0f}",
+            role="img",
+            aria_label=f"Latency, temperature, power and throttling over {duration(length_s)}",
+        ),
+        legend=timeline_legend(canvas, telemetry, loads),
+        data={
+            "x": [LEFT, RIGHT],
+            "width": WIDTH,
+            "length": round(length_s, 3),
+            "bins": BINS,
+            "series": canvas.readout,
+            "bits": {str(bit): name for bit, name in THROTTLE_BITS.items()},
+            "windows": [
+                [window.name, (window.start_ns - start_ns) / 1e9, (window.stop_ns - start_ns) / 1e9]
+                for window in (*stages, *faults)
+            ],
+        },
+        telemetry_problem=telemetry.problem,
     )
 
 
-def _data(canvas: Canvas, length_s: float, windows: Sequence[Window]) -> str:
-    """Return what the cursor reads, as a block of JSON that is no script."""
-    moments = [
-        [window.name, (window.start_ns - canvas.start_ns) / 1e9, (window.stop_ns - canvas.start_ns) / 1e9]
-        for window in windows
-    ]
-    body = {
-        "x": [LEFT, RIGHT],
-        "width": WIDTH,
-        "length": round(length_s, 3),
-        "bins": BINS,
-        "series": canvas.readout,
-        "bits": {str(bit): name for bit, name in THROTTLE_BITS.items()},
-        "windows": moments,
-    }
-    text = json.dumps(body, separators=(",", ":")).replace("<", "\\u003c")
-    return f'<script type="application/json" class="timeline-data">{text}</script>'
-
-
-def _trouble(telemetry: Telemetry) -> str:
-    return f'<p class="note">Telemetry: {escape(telemetry.problem, 600)}.</p>' if telemetry.problem else ""
-
-
-def _stage_row(canvas: Canvas, stages: Sequence[Window]) -> None:
+def _stage_row(canvas: TimelineCanvas, stages: Sequence[Window]) -> None:
     for index, stage in enumerate(stages):
-        left, right = canvas.at(stage.start_ns), canvas.at(stage.stop_ns)
+        left, right = canvas.x_of(stage.start_ns), canvas.x_of(stage.stop_ns)
         title = f"{stage_name(stage.name)}: {duration((stage.stop_ns - stage.start_ns) / 1e9)}"
-        canvas.parts.append(
-            rect((left, 0, max(1.0, right - left - 1), 20), f"stage-band alt{index % 2}", title)
-        )
-        name = stage_name(stage.name)
+        canvas.draw(rect((left, 0, max(1.0, right - left - 1), 20), f"stage-band alt{index % 2}", title))
+        name, number = stage_name(stage.name), STAGES.index(stage.name) if stage.name in STAGES else "·"
         if right - left > 6.4 * len(name) + 8:
-            canvas.parts.append(label((left + right) / 2, 14, name, "stage-label", "middle"))
+            canvas.draw(label((left + right) / 2, 14, name, "stage-label", "middle"))
         elif right - left > 14:
-            canvas.parts.append(label((left + right) / 2, 14, _number(stage.name), "stage-label", "middle"))
+            canvas.draw(label((left + right) / 2, 14, str(number), "stage-label", "middle"))
     canvas.y = 24
 
 
-def _number(stage: str) -> str:
-    return str(STAGES.index(stage)) if stage in STAGES else "·"
-
-
-def _fault_row(canvas: Canvas, faults: Sequence[Window]) -> None:
+def _fault_row(canvas: TimelineCanvas, faults: Sequence[Window]) -> None:
     if not faults:
         return
-    for fault in faults[:60]:
-        left, right = canvas.at(fault.start_ns), canvas.at(fault.stop_ns)
+    for fault in faults[:_MOST_FAULTS]:
+        left, right = canvas.x_of(fault.start_ns), canvas.x_of(fault.stop_ns)
         seconds = duration((fault.stop_ns - fault.start_ns) / 1e9)
-        canvas.parts.append(
-            rect(
-                (left, canvas.y, max(2.0, right - left), 5),
-                "fault-mark",
-                f"{fault.name}, {seconds}, {fault.detail}",
-            )
-        )
+        title = f"{fault.name}, {seconds}, {fault.detail}"
+        canvas.draw(rect((left, canvas.y, max(2.0, right - left), 5), "fault-mark", title))
     first = faults[0]
     text = f"Fault: {first.name}" if len(faults) == 1 else f"{len(faults)} faults"
-    where = (canvas.at(first.start_ns) + canvas.at(faults[-1].stop_ns)) / 2
+    where = (canvas.x_of(first.start_ns) + canvas.x_of(faults[-1].stop_ns)) / 2
     anchor = "end" if where > 0.8 * WIDTH else "middle"
-    place = canvas.at(faults[-1].stop_ns) if anchor == "end" else where
-    canvas.parts.append(label(place, canvas.y + 16, text, "fault-label", anchor))
+    place = canvas.x_of(faults[-1].stop_ns) if anchor == "end" else where
+    canvas.draw(label(place, canvas.y + 16, text, "fault-label", anchor))
     canvas.y += 20
 
 
-def _bands(canvas: Canvas, stages: Sequence[Window], faults: Sequence[Window], top: float) -> str:
-    height = canvas.y - top
-    lines = [rule(canvas.at(w.start_ns), top, canvas.at(w.start_ns), canvas.y, "stage-edge") for w in stages]
-    shades = [
-        rect(
-            (canvas.at(w.start_ns), top, max(1.5, canvas.at(w.stop_ns) - canvas.at(w.start_ns)), height),
-            "fault-band",
-        )
-        for w in faults[:60]
-    ]
-    return "".join([*shades, *lines])
+def _bands(
+    canvas: TimelineCanvas, stages: Sequence[Window], faults: Sequence[Window], top: float
+) -> list[Markup]:
+    """Return what stands behind the panels: a shade for each fault, the first edge of each stage."""
+    shades = []
+    for fault in faults[:_MOST_FAULTS]:
+        left, right = canvas.x_of(fault.start_ns), canvas.x_of(fault.stop_ns)
+        shades.append(rect((left, top, max(1.5, right - left), canvas.y - top), "fault-band"))
+    edges = [canvas.x_of(stage.start_ns) for stage in stages]
+    return [*shades, *(rule(x, top, x, canvas.y, "stage-edge") for x in edges)]
 
 
-def _time_axis(canvas: Canvas, length_s: float) -> None:
-    canvas.parts.append(rule(LEFT, canvas.y, RIGHT, canvas.y, "axis"))
+def _time_axis(canvas: TimelineCanvas, length_s: float) -> None:
+    canvas.draw(rule(LEFT, canvas.y, RIGHT, canvas.y, "axis"))
     for seconds, text in clock_ticks(length_s):
         x = canvas.x.place(seconds)
-        canvas.parts.append(rule(x, canvas.y, x, canvas.y + 4, "axis"))
-        canvas.parts.append(label(x, canvas.y + 17, text, "tick", "middle"))
+        canvas.draw(rule(x, canvas.y, x, canvas.y + 4, "axis"))
+        canvas.draw(label(x, canvas.y + 17, text, "tick", "middle"))
     canvas.y += 24

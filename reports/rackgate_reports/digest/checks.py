@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackgate.nouns.measurement import OPEN_WARNING
 from rackgate.nouns.verdict import Verdict
-from rackgate_reports.evidence import RunEvidence, number_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
+from rackgate_reports.evidence import RunEvidence, mapping, mappings, number_of
+from rackgate_reports.formatting import amount, as_shown, limit, metric_name
 
 STATUSES = {
     "gated": "gated",
@@ -19,16 +17,18 @@ STATUSES = {
     "not_assessed": "not assessed",
     "no_record": "never reached",
 }
-"""Why a check has no verdict of its own, as people read it."""
+"""Why a check has no verdict of its own, in words."""
+
+_OUTCOMES = ("FAIL", "UNKNOWN", "WARN", "PASS", "gated", "no_record", "declared", "not_assessed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow:
-    """One check. `status` is a key of STATUSES, empty if the check was judged.
+    """One check, with value, bound and confidence bounds in the unit that reports show.
 
-    `margin` is a share of the bound, positive inside it; `lower` and `upper` are confidence bounds. Of an
-    unmet check `diagnosis` lists what is known, the outermost layer first, `cause` names the known failure
-    behind it and `layer` where that lives; `beside` is what else was seen in the same seconds.
+    `status` is a key of STATUSES, empty if the check was judged. `margin` is a share of the bound, positive
+    inside it. Of an unmet check `diagnosis` lists what is known by layer, the outermost first, `cause` names
+    the known failure and `layer` the layer of the cause; `beside` lists what was seen at the same time.
     """
 
     check: str
@@ -63,16 +63,31 @@ class CheckRow:
     beside: tuple[str, ...] = ()
 
     @property
+    def outcome(self) -> str:
+        """The status, or the verdict of a check that was judged."""
+        return self.status or str(self.verdict)
+
+    @property
     def decides(self) -> bool:
-        """True unless the target declared the thing absent or the vantage cannot see it."""
+        """False if the target declares the entity absent or the vantage cannot see it."""
         return self.status not in ("declared", "not_assessed")
 
     @property
-    def words(self) -> str:
-        """What was seen beside the value: the detail, else a message that is more than this row again."""
+    def unmet(self) -> bool:
+        """True if the check's own measurement keeps the run from being accepted."""
+        return not self.verdict.accepted and self.status == ""
+
+    @property
+    def seen(self) -> str:
+        """The detail, or a message that says more than the row itself."""
         if self.detail:
             return self.detail
         return "" if self.message.startswith(self.verdict) else self.message
+
+    @property
+    def reason_and_seen(self) -> str:
+        """Why there is no value, and what was seen."""
+        return ": ".join(part for part in (self.reason.replace("_", " "), self.seen) if part)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -80,18 +95,116 @@ class CheckRow:
         return tuple(line for line in self.beside if line.startswith(OPEN_WARNING))
 
     @property
-    def troubles(self) -> bool:
-        """True if the check keeps the run from being accepted by what it saw itself."""
-        return not self.verdict.accepted and self.status == ""
+    def notes(self) -> str:
+        """What a reader must know beside the value: why there is none, what was seen, open warnings."""
+        parts = ("" if self.verdict is Verdict.PASS else self.reason_and_seen, *self.warnings)
+        return "; ".join(filter(None, parts))
+
+    @property
+    def metric_text(self) -> str:
+        """Metric and statistic, such as `TTFT P99`."""
+        return metric_name(self.metric, self.statistic)
+
+    @property
+    def value_text(self) -> str:
+        """The value with as many digits as it takes to differ from the bound."""
+        return amount(self.value, self.unit, beside=self.bound)
+
+    @property
+    def limit_text(self) -> str:
+        """The bound, such as `≤ 500 ms`."""
+        return limit(self.op, self.bound, self.unit)
+
+    @property
+    def interval_text(self) -> str:
+        """The confidence bounds, such as `246 to 285 ms`; empty without any."""
+        if self.lower is None and self.upper is None:
+            return ""
+        return f"{amount(self.lower)} to {amount(self.upper, self.unit)}"
+
+    @property
+    def confidence_text(self) -> str:
+        """The confidence of the bounds in percent."""
+        return amount((self.confidence or 0) * 100, "%")
 
 
 def check_rows(run: RunEvidence) -> tuple[CheckRow, ...]:
-    """Return a row for every verdict record, then one for every planned check that has none."""
+    """Return a row for every verdict record, then a row for every planned check without a verdict."""
     planned = {str(check.get("id")): check for check in run.checks}
     judged = [_judged(record, planned.get(str(record.get("check")), {})) for record in run.of("verdict")]
     seen = {row.check for row in judged}
     missing = [_missing(identity, check) for identity, check in planned.items() if identity not in seen]
     return (*judged, *missing)
+
+
+def counts_of(rows: Sequence[CheckRow]) -> dict[str, int]:
+    """Return how often each outcome occurs, the worst first."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.outcome] = counts.get(row.outcome, 0) + 1
+    return {name: counts[name] for name in _OUTCOMES if name in counts}
+
+
+def counts_text(counts: Mapping[str, int], separator: str = ", ") -> str:
+    """Return `2 FAIL, 11 PASS, 3 gated`."""
+    return separator.join(f"{number:,} {STATUSES.get(name, name)}" for name, number in counts.items())
+
+
+def worst_rows(rows: Sequence[CheckRow], most: int) -> Sequence[CheckRow]:
+    """Return at most so many rows in their order, the worst of them."""
+    if len(rows) <= most:
+        return rows
+    kept = sorted(range(len(rows)), key=lambda index: -_badness(rows[index]))[:most]
+    return [rows[index] for index in sorted(kept)]
+
+
+def _badness(row: CheckRow) -> int:
+    return row.verdict.badness * 2 + (row.status == "") if row.decides else 0
+
+
+def _judged(record: Mapping[str, Any], planned: Mapping[str, Any]) -> CheckRow:
+    bounds, skipped, beside = mapping(record.get("bounds")), _text(record, "skipped"), record.get("beside")
+    whole = {**planned, **{name: value for name, value in record.items() if value not in (None, "")}}
+    return CheckRow(
+        **_planned(_text(whole, "check", "id"), whole),
+        verdict=_verdict(record.get("verdict")),
+        status=skipped if skipped in STATUSES else "",
+        value=_shown(whole, record.get("value")),
+        count=record.get("count") if isinstance(record.get("count"), int) else None,
+        lower=_shown(whole, bounds.get("lower")),
+        upper=_shown(whole, bounds.get("upper")),
+        confidence=number_of(bounds.get("confidence")),
+        reason=_text(record, "reason"),
+        detail=_text(record, "detail"),
+        margin=number_of(record.get("margin")),
+        gated_by=_text(record, "gated_by"),
+        message=_text(record, "message"),
+        layer=_text(record, "layer"),
+        cause=_text(record, "cause"),
+        diagnosis=tuple(mappings(record.get("diagnosis"))),
+        beside=tuple(map(str, beside)) if isinstance(beside, list | tuple) else (),
+    )
+
+
+def _missing(identity: str, check: Mapping[str, Any]) -> CheckRow:
+    message = "asked, but the run has no record of it"
+    return CheckRow(**_planned(identity, check), verdict=Verdict.UNKNOWN, status="no_record", message=message)
+
+
+def _planned(identity: str, check: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row that the plan knows."""
+    names = ("slo", "stage", "entity", "metric", "statistic", "op", "severity", "load", "hint", "definition")
+    return {
+        "check": identity,
+        **{name: _text(check, name) for name in names},
+        "unit": as_shown(check.get("metric"), None, _text(check, "unit")[:24])[1],
+        "bound": _shown(check, check.get("bound")),
+        "source": _text(check, "slo_source", "source"),
+    }
+
+
+def _shown(check: Mapping[str, Any], value: Any) -> float | None:
+    return as_shown(check.get("metric"), number_of(value), _text(check, "unit"))[0]
 
 
 def _verdict(value: Any) -> Verdict:
@@ -106,68 +219,3 @@ def _text(record: Mapping[str, Any], *names: str) -> str:
         if record.get(name) not in (None, ""):
             return str(record[name])
     return ""
-
-
-def _judged(record: Mapping[str, Any], planned: Mapping[str, Any]) -> CheckRow:
-    bounds = record.get("bounds")
-    bounds = bounds if isinstance(bounds, dict) else {}
-    skipped = _text(record, "skipped")
-    whole = {**planned, **{name: value for name, value in record.items() if value not in (None, "")}}
-    return CheckRow(
-        check=_text(whole, "check", "id"),
-        slo=_text(whole, "slo"),
-        stage=_text(whole, "stage"),
-        entity=_text(whole, "entity"),
-        verdict=_verdict(record.get("verdict")),
-        status=skipped if skipped in STATUSES else "",
-        metric=_text(whole, "metric"),
-        statistic=_text(whole, "statistic"),
-        value=number_of(record.get("value")),
-        unit=_text(whole, "unit")[:24],
-        count=record.get("count") if isinstance(record.get("count"), int) else None,
-        lower=number_of(bounds.get("lower")),
-        upper=number_of(bounds.get("upper")),
-        confidence=number_of(bounds.get("confidence")),
-        reason=_text(record, "reason"),
-        detail=_text(record, "detail"),
-        op=_text(whole, "op"),
-        bound=number_of(whole.get("bound")),
-        margin=number_of(record.get("margin")),
-        severity=_text(whole, "severity"),
-        load=_text(whole, "load"),
-        source=_text(whole, "slo_source", "source"),
-        hint=_text(whole, "hint"),
-        definition=_text(whole, "definition"),
-        gated_by=_text(record, "gated_by"),
-        message=_text(record, "message"),
-        layer=_text(record, "layer"),
-        cause=_text(record, "cause"),
-        diagnosis=tuple(one for one in _listed(record.get("diagnosis")) if isinstance(one, dict)),
-        beside=tuple(map(str, _listed(record.get("beside")))),
-    )
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
-
-
-def _missing(identity: str, check: Mapping[str, Any]) -> CheckRow:
-    return CheckRow(
-        check=identity,
-        slo=_text(check, "slo"),
-        stage=_text(check, "stage"),
-        entity=_text(check, "entity"),
-        verdict=Verdict.UNKNOWN,
-        status="no_record",
-        metric=_text(check, "metric"),
-        statistic=_text(check, "statistic"),
-        unit=_text(check, "unit")[:24],
-        op=_text(check, "op"),
-        bound=number_of(check.get("bound")),
-        severity=_text(check, "severity"),
-        load=_text(check, "load"),
-        source=_text(check, "source"),
-        hint=_text(check, "hint"),
-        definition=_text(check, "definition"),
-        message="asked, but the run has no record of it",
-    )

@@ -1,30 +1,27 @@
-"""Latency of every judged request of a load, read from its file of samples."""
+"""Time to first token of every judged request of a load, read from its file of samples."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rackgate.nouns.slo import STAGES
 from rackgate_reports.evidence import RunEvidence, Unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
 
 _COLUMNS = ("engine", "outcome", "warmup", "scheduled_ns", "sent_ns", "first_token_ns", "served_by")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
-    """Judged requests of one load: when they were due, time to first token, and which of them failed.
+    """Judged requests of one load; warm-up and cancelled requests are left out.
 
-    `ttft_ms` is infinite for a failed request. Warm-up and cancelled requests are left out. `engine` is
-    who answered, as far as a gateway says so. `set_aside` counts requests of quarantined engines that
-    were left out. `problem` says why there is nothing.
+    `at_ns` is when a request was due or sent, by `origin`; `ttft_ms` is infinite for a failed request.
+    `engine` is an index into `engines`: the engine behind a gateway where the gateway names it. `set_aside`
+    counts requests of quarantined engines that were left out. `problem` says why there are none.
     """
 
     stage: str
@@ -39,7 +36,7 @@ class Latencies:
 
     @property
     def failed(self) -> int:
-        """How many requests failed."""
+        """Count of failed requests."""
         return int(np.isinf(self.ttft_ms).sum())
 
     def of_engine(self, name: str) -> NDArray[np.float64]:
@@ -48,7 +45,7 @@ class Latencies:
         return own
 
     def without(self, names: frozenset[str]) -> Latencies:
-        """Return the same load without the requests that these engines answered."""
+        """Return the load without the requests that these engines answered."""
         kept = ~np.isin(self.engine, [code for code, name in enumerate(self.engines) if name in names])
         if kept.all():
             return self
@@ -63,8 +60,28 @@ class Latencies:
         )
 
 
-def read_latencies(run: RunEvidence, load: Mapping[str, Any]) -> Latencies:
-    """Return the latencies of one `load` record; of an unreadable file, none and the problem."""
+def latencies_by_load(run: RunEvidence) -> tuple[Latencies, ...]:
+    """Return the latencies of each load; several records of one stage and load are joined."""
+    groups: dict[tuple[str, str], list[Latencies]] = {}
+    for record in run.of("load"):
+        part = _read(run, record)
+        groups.setdefault((part.stage, part.load), []).append(part)
+    return tuple(map(_joined, groups.values()))
+
+
+def engines_quarantined_before(run: RunEvidence, stage: str) -> frozenset[str]:
+    """Return the engines that earlier stages took out: they are not judged in this stage."""
+    place = {name: number for number, name in enumerate(STAGES)}
+    return frozenset(
+        str(entity)
+        for gate in run.of("gate")
+        if place.get(str(gate.get("by")).split(".")[0], len(place)) < place.get(stage, -1)
+        for entity in gate.get("takes_out") or (gate.get("entity"),)
+    )
+
+
+def _read(run: RunEvidence, load: Mapping[str, Any]) -> Latencies:
+    """Return the latencies of one `load` record, or the problem of an unreadable file."""
     empty = Latencies(
         stage=str(load.get("stage") or ""),
         load=str(load.get("load") or load.get("label") or ""),
@@ -75,8 +92,7 @@ def read_latencies(run: RunEvidence, load: Mapping[str, Any]) -> Latencies:
         engines=(),
     )
     try:
-        table = run.samples(load, _COLUMNS)
-        return _from_table(empty, table)
+        return _from_table(empty, run.samples(load, _COLUMNS))
     except Unreadable as error:
         return replace(empty, problem=str(error))
     except (KeyError, ValueError, TypeError) as error:
@@ -112,8 +128,8 @@ def _from_table(empty: Latencies, table: Any) -> Latencies:
     )
 
 
-def joined(parts: Sequence[Latencies]) -> Latencies:
-    """Return several loads as one; at least one part, problems kept only if all have one."""
+def _joined(parts: Sequence[Latencies]) -> Latencies:
+    """Return several parts as one; their problems only if every part has one."""
     names = tuple(dict.fromkeys(name for part in parts for name in part.engines))
     codes = [
         np.array([names.index(name) for name in part.engines] or [0], np.int32)[part.engine] for part in parts
@@ -130,9 +146,9 @@ def joined(parts: Sequence[Latencies]) -> Latencies:
 
 
 def percentile(ordered: NDArray[np.float64], share: float) -> float | None:
-    """Return the nearest-rank percentile of sorted values; None of nothing.
+    """Return the nearest-rank percentile of sorted values; None without values.
 
-    The smallest observed value with at least `share` of the values at or below it.
+    It is the smallest value with at least `share` of the values at or below it.
     """
     if not len(ordered):
         return None

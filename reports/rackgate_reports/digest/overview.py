@@ -1,20 +1,16 @@
-"""What a run says as a whole: headline, stages, troubles with their next step, quarantine, five numbers."""
+"""The run as a whole: headline, grade, stages, quarantine, definitions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from rackgate.nouns.slo import STAGES
 from rackgate.nouns.verdict import Verdict, worst
-from rackgate_reports.evidence import RunEvidence, number_of
-from rackgate_reports.formatting import plural
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rackgate_reports.digest.checks import CheckRow
-
+from rackgate_reports.digest.checks import CheckRow, counts_of
+from rackgate_reports.evidence import RunEvidence, mapping, number_of
+from rackgate_reports.formatting import first_upper, plural
 
 GRADES = {
     "simulated": (
@@ -31,19 +27,9 @@ GRADES = {
     ),
     "accelerator": ("ACCELERATOR", "Measured on accelerators."),
 }
-"""Evidence grade -> its word and what it is worth."""
+"""Evidence grade -> its title and what it is worth."""
 
-FIVE_NUMBERS = (
-    ("output_token_throughput", "value", "Throughput"),
-    ("ttft_ms", "p99", "P99 TTFT"),
-    ("error_rate", "value", "Error rate"),
-    ("power_w", "value", "Power"),
-    ("temperature_c", "value", "Temperature"),
-)
-"""Metric, statistic and title of the five numbers, in their order."""
-
-
-_MOST_WARNED = 4
+_MOST_NAMED_WARNINGS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +42,17 @@ class Headline:
     accepted: bool
     warnings: tuple[str, ...] = ()
 
+    @property
+    def verdict(self) -> Verdict:
+        """PASS if accepted, UNKNOWN if interrupted, FAIL if not accepted."""
+        if self.accepted:
+            return Verdict.PASS
+        return Verdict.UNKNOWN if self.word == "INTERRUPTED" else Verdict.FAIL
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSummary:
-    """One stage. `verdict` is None and `state` says why where nothing was asked of it."""
+    """One stage. Where nothing was asked of it, `verdict` is None and `state` says why."""
 
     stage: str
     verdict: Verdict | None
@@ -69,42 +62,28 @@ class StageSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """One SLO row that is FAIL or UNKNOWN by itself, on one or more entities."""
+class Gate:
+    """An entity, or all of some stages if `entity` is empty, that a check took out of the run."""
 
-    slo: str
-    stage: str
-    verdict: Verdict
-    rows: tuple[CheckRow, ...]
-    gated: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumbersRow:
-    """The headline measurements of one stage under one load, by metric."""
-
-    stage: str
-    load: str
-    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    entity: str
+    by: str
+    verdict: str
+    text: str
+    stages: tuple[str, ...]
+    gated_checks: int
 
 
-def counts_of(rows: Sequence[CheckRow]) -> dict[str, int]:
-    """Count by verdict, and by status for what was not judged; only what occurs."""
-    counts: dict[str, int] = {}
-    for row in rows:
-        name = row.status or str(row.verdict)
-        counts[name] = counts.get(name, 0) + 1
-    order = ["FAIL", "UNKNOWN", "WARN", "PASS", "gated", "no_record", "declared", "not_assessed"]
-    return {name: counts[name] for name in order if name in counts}
+def grade_title_and_worth(run: RunEvidence) -> tuple[str, str]:
+    """Return the title of the run's evidence grade and what it is worth."""
+    return GRADES.get(run.grade, ("UNKNOWN GRADE", "The run did not record what its evidence is worth."))
 
 
 def headline_of(run: RunEvidence, rows: Sequence[CheckRow]) -> Headline:
     """Return the headline; a run without its end, or whose records contradict it, is not accepted."""
     warnings = [*_judged_again(run), *run.problems, *_warned(rows)]
     end = run.end
-    missing = sum(row.status == "no_record" for row in rows)
     if end is None:
-        judged = len(rows) - missing
+        judged = sum(row.status != "no_record" for row in rows)
         text = f"the run has no end: {judged:,} of {plural(len(rows), 'check')} have a verdict"
         return Headline(
             word="INTERRUPTED",
@@ -115,12 +94,12 @@ def headline_of(run: RunEvidence, rows: Sequence[CheckRow]) -> Headline:
         )
     contradictions = _contradictions(run, end, rows)
     accepted = bool(end.get("accepted")) and not contradictions
-    said = str(end.get("headline") or "")
-    word, _, text = said.partition(":")
+    recorded = str(end.get("headline") or "")
+    word, _, text = recorded.partition(":")
     if not accepted:
-        word, text = "NOT ACCEPTED", text if word.strip().startswith("NOT ACCEPTED") else said
+        word, text = "NOT ACCEPTED", text if word.strip().startswith("NOT ACCEPTED") else recorded
     elif not word.strip().startswith("ACCEPTED"):
-        word, text = "ACCEPTED", said
+        word, text = "ACCEPTED", recorded
     return Headline(
         word=word.strip(),
         text=text.strip(),
@@ -131,19 +110,20 @@ def headline_of(run: RunEvidence, rows: Sequence[CheckRow]) -> Headline:
 
 
 def _warned(rows: Sequence[CheckRow]) -> tuple[str, ...]:
-    """Say which checks warn: what was measured there afterwards was measured in that state."""
+    """Name the checks that warn: later measurements of the entity were made in that state."""
     warned = [row.check for row in rows if row.verdict is Verdict.WARN and not row.status]
     if not warned:
         return ()
-    named = ", ".join(warned[:_MOST_WARNED])
-    more = f" and {len(warned) - _MOST_WARNED} more" if len(warned) > _MOST_WARNED else ""
+    named = ", ".join(warned[:_MOST_NAMED_WARNINGS])
+    rest = len(warned) - _MOST_NAMED_WARNINGS
+    more = f" and {rest} more" if rest > 0 else ""
     later = sum(bool(row.warnings) for row in rows)
     tainted = f"; {plural(later, 'value')} measured there later say so" if later else ""
     return (f"With {plural(len(warned), 'warning')}: {named}{more}{tainted}.",)
 
 
 def _judged_again(run: RunEvidence) -> tuple[str, ...]:
-    """Say that this is no verdict of the run itself, by what it is, and what the run's own was."""
+    """Name the acceptance of a later judgement, and the run's own verdict."""
     about = run.judged_again
     if not about:
         return ()
@@ -155,12 +135,6 @@ def _judged_again(run: RunEvidence) -> tuple[str, ...]:
     return (f"Judged again at {about.get('judged_at')} {by}. The run's own verdict: {own}",)
 
 
-def endurance_of(run: RunEvidence) -> str:
-    """Return what the soak proves, as a sentence without its full stop; empty if it proves nothing."""
-    text = str((run.end or {}).get("endurance") or "")
-    return text[:1].upper() + text[1:]
-
-
 def _partial(record: Mapping[str, Any]) -> tuple[str, ...]:
     if not record.get("partial"):
         return ()
@@ -170,22 +144,28 @@ def _partial(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _contradictions(run: RunEvidence, end: Mapping[str, Any], rows: Sequence[CheckRow]) -> tuple[str, ...]:
-    said: list[str] = []
+    found: list[str] = []
     if end.get("digest") and end["digest"] != run.digest_before_end:
-        said.append("The digest in the end record does not match the records: they were changed afterwards.")
+        found.append("The digest in the end record does not match the records: they were changed afterwards.")
     if run.records[-1]["kind"] != "end":
-        said.append("Records follow the end of the run: they were added afterwards.")
+        found.append("Records follow the end of the run: they were added afterwards.")
     bad = sum(row.decides and not row.verdict.accepted for row in rows if row.status != "no_record")
     missing = sum(row.status == "no_record" for row in rows)
     if end.get("accepted") and bad:
-        said.append(f"The end record says accepted, but {plural(bad, 'check')} did not pass.")
+        found.append(f"The end record says accepted, but {plural(bad, 'check')} did not pass.")
     if missing:
-        said.append(f"{plural(missing, 'check')} asked for left no record.")
-    return tuple(said)
+        found.append(f"{plural(missing, 'check')} asked for left no record.")
+    return tuple(found)
+
+
+def endurance_of(run: RunEvidence) -> str:
+    """Return what the soak proves, as a sentence; empty if it proves nothing."""
+    text = str((run.end or {}).get("endurance") or "")
+    return f"{first_upper(text)}." if text else ""
 
 
 def stages_of(run: RunEvidence, rows: Sequence[CheckRow]) -> tuple[StageSummary, ...]:
-    """Return the eight stages in order, then any other that has rows."""
+    """Return the eight stages in order, then any other stage that has rows."""
     asked = [str(stage) for stage in run.run.get("stages") or ()]
     others = [stage for stage in dict.fromkeys(row.stage for row in rows) if stage not in STAGES]
     begun = {str(record.get("stage")) for record in run.of("stage")}
@@ -194,7 +174,7 @@ def stages_of(run: RunEvidence, rows: Sequence[CheckRow]) -> tuple[StageSummary,
     for stage in (*STAGES, *others):
         own = [row for row in rows if row.stage == stage]
         decisive = [row.verdict for row in own if row.decides]
-        state = ""
+        state = "" if decisive else "nothing to judge"
         if not own:
             state = "no checks" if not asked or stage in asked else "not asked"
         elif run.end is None and stage not in ended:
@@ -204,45 +184,33 @@ def stages_of(run: RunEvidence, rows: Sequence[CheckRow]) -> tuple[StageSummary,
                 stage=stage,
                 verdict=worst(decisive) if decisive else None,
                 counts=counts_of(own),
-                duration_s=number_of(ended.get(stage, {}).get("duration_s")),
-                state=state or ("" if decisive else "nothing to judge"),
+                duration_s=number_of(mapping(ended.get(stage)).get("duration_s")),
+                state=state,
             )
         )
     return tuple(summaries)
 
 
-def troubles_of(rows: Sequence[CheckRow]) -> tuple[Trouble, ...]:
-    """Group what is FAIL or UNKNOWN by itself by SLO row and verdict, in order of stage, FAIL first."""
-    groups: dict[tuple[str, str, Verdict], list[CheckRow]] = {}
-    gated: dict[str, list[str]] = {}
-    for row in rows:
-        if row.status == "gated":
-            gated.setdefault(row.gated_by, []).append(row.check)
-        elif row.troubles:
-            groups.setdefault((row.stage, row.slo or row.check, row.verdict), []).append(row)
-    order = {stage: index for index, stage in enumerate(STAGES)}
-    troubles = [
-        Trouble(
-            slo=slo,
-            stage=stage,
-            verdict=verdict,
-            rows=tuple(own),
-            gated=tuple(check for row in own for check in gated.get(row.check, ())),
+def gates_of(run: RunEvidence, rows: Sequence[CheckRow]) -> list[Gate]:
+    """Return the gates of the run, each with the count of the checks that it kept from running."""
+    return [
+        Gate(
+            entity=str(gate.get("entity") or ""),
+            by=(by := str(gate.get("by") or "")),
+            verdict=str(gate.get("verdict") or Verdict.UNKNOWN),
+            text=str(gate.get("text") or ""),
+            stages=tuple(map(str, gate.get("stages") or ())),
+            gated_checks=sum(row.status == "gated" and row.gated_by == by for row in rows),
         )
-        for (stage, slo, verdict), own in groups.items()
+        for gate in run.of("gate")
     ]
-    return tuple(
-        sorted(troubles, key=lambda trouble: (-trouble.verdict.badness, order.get(trouble.stage, 99)))
-    )
 
 
-def numbers_of(run: RunEvidence) -> tuple[NumbersRow, ...]:
-    """Return the five numbers by stage and load, from measurements of the rack marked as headline."""
-    found: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
-    for record in run.of("measurement"):
-        if record.get("headline"):
-            key = (str(record.get("stage")), str(record.get("load") or ""))
-            found.setdefault(key, {})[str(record.get("metric"))] = record
-    order = {stage: index for index, stage in enumerate(STAGES)}
-    keys = sorted(found, key=lambda key: order.get(key[0], 99))
-    return tuple(NumbersRow(stage=key[0], load=key[1], values=found[key]) for key in keys)
+def definitions_of(run: RunEvidence) -> dict[str, tuple[str, str]]:
+    """Return metric -> definition and recorded unit, of every metric that the report names, sorted."""
+    known: dict[str, tuple[str, str]] = {}
+    for record in (*run.of("verdict"), *run.checks, *run.of("measurement")):
+        if record.get("definition"):
+            unit = str(record.get("unit") or "")[:24]
+            known.setdefault(str(record.get("metric") or ""), (str(record["definition"]), unit))
+    return dict(sorted(known.items()))

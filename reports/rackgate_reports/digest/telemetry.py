@@ -1,17 +1,14 @@
-"""Telemetry of the cards folded into the bins of one time axis, however long the run was."""
+"""Telemetry of the cards, reduced to a fixed number of bins however long the run was."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackgate_reports.evidence import RunEvidence, Unreadable
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 FIELDS = ("temperature_c", "power_w", "clock_event_reasons")
 
@@ -22,10 +19,10 @@ _COLUMNS = ("t_ns", "entity", "field", "value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folded:
-    """One field of one entity: least, greatest and mean value of each bin, NaN where none was taken.
+class BinnedSeries:
+    """One field of one entity: lowest, highest and mean value of each bin, NaN in a bin without samples.
 
-    `bits` holds the union of the bits seen in each bin (clock event reasons only).
+    `bits` holds the union of the bits in each bin; only for clock event reasons.
     """
 
     low: NDArray[np.float64]
@@ -36,18 +33,18 @@ class Folded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """Folded series by (entity, field); `problem` says why there is nothing or not all."""
+    """Series by (entity, field); `problem` says why there are none, or which parts are missing."""
 
-    series: dict[tuple[str, str], Folded]
+    series: dict[tuple[str, str], BinnedSeries]
     problem: str = ""
 
     def entities(self, field: str) -> tuple[str, ...]:
-        """Entities that have the field, by name."""
+        """Names of the entities that have the field, sorted."""
         return tuple(sorted(entity for entity, name in self.series if name == field))
 
 
-class _Fold:
-    """Sums of all bins of all series seen so far; grows with the number of series only."""
+class _Binning:
+    """Sums of all bins of all series so far; its size depends on the number of series only."""
 
     def __init__(self, start_ns: int, stop_ns: int, bins: int) -> None:
         self._start_ns, self._span_ns, self._bins = start_ns, max(1, stop_ns - start_ns), bins
@@ -99,14 +96,14 @@ class _Fold:
             self._count = np.concatenate([self._count, np.zeros(more, np.int64)])
             self._bits = np.concatenate([self._bits, np.zeros(more, np.int64)])
 
-    def result(self) -> dict[tuple[str, str], Folded]:
-        found: dict[tuple[str, str], Folded] = {}
+    def result(self) -> dict[tuple[str, str], BinnedSeries]:
+        found: dict[tuple[str, str], BinnedSeries] = {}
         for key, code in self._codes.items():
             own = slice(code * self._bins, (code + 1) * self._bins)
             none = self._count[own] == 0
             if none.all():
                 continue
-            found[key] = Folded(
+            found[key] = BinnedSeries(
                 low=np.where(none, np.nan, self._low[own]),
                 high=np.where(none, np.nan, self._high[own]),
                 mean=np.where(none, np.nan, self._sum[own] / np.maximum(1, self._count[own])),
@@ -116,14 +113,14 @@ class _Fold:
 
 
 def read_telemetry(run: RunEvidence, start_ns: int, stop_ns: int, bins: int) -> Telemetry:
-    """Fold the telemetry between two moments into `bins` bins; never holds more than a batch of it."""
-    fold = _Fold(start_ns, stop_ns, bins)
+    """Reduce the telemetry between two timestamps to `bins` bins; holds one batch at a time in memory."""
+    binning = _Binning(start_ns, stop_ns, bins)
     problems = list(run.telemetry_problems())
     try:
         for batch in run.telemetry(_COLUMNS):
-            fold.add(batch)
+            binning.add(batch)
     except Unreadable as error:
         problems.append(str(error))
     except (KeyError, ValueError, TypeError) as error:
         problems.append(f"the telemetry does not have the columns of telemetry: {error}")
-    return Telemetry(series=fold.result(), problem="; ".join(dict.fromkeys(problems)))
+    return Telemetry(series=binning.result(), problem="; ".join(dict.fromkeys(problems)))

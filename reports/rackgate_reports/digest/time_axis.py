@@ -1,17 +1,15 @@
-"""When what happened: the run's time axis, its stages and its fault windows, in monotonic nanoseconds."""
+"""The run's time axis, its stages and its fault windows, in monotonic nanoseconds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rackgate_reports.evidence import RunEvidence
+from rackgate_reports.evidence import RunEvidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A stretch of time with a name; `detail` is the longer text."""
+    """A named stretch of time."""
 
     name: str
     start_ns: int
@@ -20,7 +18,7 @@ class Window:
 
 
 def time_range_ns(run: RunEvidence) -> tuple[int, int] | None:
-    """First and last moment of records, loads and telemetry; None if nothing has a moment."""
+    """Return the first and last timestamp of records, loads and telemetry; None without any."""
     moments = [record["t_ns"] for record in run.records if isinstance(record.get("t_ns"), int)]
     for load in run.of("load"):
         moments += [load[name] for name in ("start_ns", "end_ns") if isinstance(load.get(name), int)]
@@ -29,7 +27,7 @@ def time_range_ns(run: RunEvidence) -> tuple[int, int] | None:
 
 
 def stage_windows(run: RunEvidence, stop_ns: int) -> tuple[Window, ...]:
-    """Return the stages in order of time; one that never ended lasts to `stop_ns`."""
+    """Return the stages in order of time; a stage that never ended lasts to `stop_ns`."""
     begun: dict[str, int] = {}
     windows: list[Window] = []
     for record in run.of("stage"):
@@ -45,7 +43,7 @@ def stage_windows(run: RunEvidence, stop_ns: int) -> tuple[Window, ...]:
 
 
 def fault_windows(run: RunEvidence, stop_ns: int) -> tuple[Window, ...]:
-    """Return each fault from its injection to its proven healing; one never healed lasts to `stop_ns`."""
+    """Return each fault from injection to proven healing; a fault never healed lasts to `stop_ns`."""
     begun: dict[tuple[str, str], int] = {}
     windows: list[Window] = []
     for record in run.of("fault"):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from rackgate.evidence.redaction import printable
 from rackgate.judging.message import number
-from rackgate_reports.evidence import number_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rackgate_reports.evidence import RunEvidence
+from rackgate_reports.evidence import RunEvidence, number_of
 
 
 def render_junit(run: RunEvidence) -> str:

@@ -4,72 +4,50 @@ from __future__ import annotations
 
 import html
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-from rackgate_reports.digest.advice import next_step
-from rackgate_reports.digest.chain import LAYERS, beside_of, links_of
-from rackgate_reports.digest.checks import STATUSES, check_rows
-from rackgate_reports.digest.economy import COLUMNS, currency_of, economy_of, said_of
-from rackgate_reports.digest.overview import (
+from rackgate.nouns.verdict import Verdict
+from rackgate_reports.digest.checks import CheckRow, check_rows, counts_of, counts_text
+from rackgate_reports.digest.numbers import (
+    ECONOMY,
     FIVE_NUMBERS,
-    GRADES,
-    counts_of,
+    Cell,
+    economy,
+    economy_definitions,
+    five_numbers,
+)
+from rackgate_reports.digest.overview import (
+    StageSummary,
     endurance_of,
+    grade_title_and_worth,
     headline_of,
-    numbers_of,
     stages_of,
-    troubles_of,
 )
-from rackgate_reports.digest.probes import asked_lines
-from rackgate_reports.evidence import number_of
-from rackgate_reports.formatting import (
-    amount,
-    as_shown,
-    clip,
-    duration,
-    limit,
-    metric_name,
-    plural,
-    stage_name,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rackgate_reports.digest.checks import CheckRow
-    from rackgate_reports.digest.economy import EconomyRow
-    from rackgate_reports.digest.overview import Headline, NumbersRow, StageSummary, Trouble
-    from rackgate_reports.evidence import RunEvidence
-
+from rackgate_reports.digest.unmet import UnmetSlo, unmet_slos
+from rackgate_reports.evidence import RunEvidence
+from rackgate_reports.formatting import clip, duration, plural, stage_name
 
 LIMIT_BYTES = 60_000
 """The most bytes of a summary."""
 
-_MARKS = {"PASS": "✅", "WARN": "⚠️", "UNKNOWN": "❓", "FAIL": "❌"}
-_ROOM_FOR_END = 4_000
+_BYTES_FOR_END = 4_000
+_MOST_STAGES, _MOST_LOADS, _MOST_GATES, _MOST_ENTITIES = 24, 40, 30, 8
+_MARKS = {Verdict.PASS: "✅", Verdict.WARN: "⚠️", Verdict.UNKNOWN: "❓", Verdict.FAIL: "❌"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|#~!])")
 
 
 def render_summary(run: RunEvidence) -> str:
     """Return the summary."""
     rows = check_rows(run)
-    headline = headline_of(run, rows)
-    troubles = troubles_of(rows)
-    parts = [
-        _head(run, headline, rows),
-        _stages(stages_of(run, rows)),
-        _numbers(numbers_of(run)),
-        _economy(run),
-        _proven(run),
-        _quarantine(run),
-    ]
-    room = LIMIT_BYTES - _ROOM_FOR_END - sum(len(part.encode()) for part in parts)
-    return "\n".join(part for part in (*parts, _troubles(run, troubles, room), _reproduce(run)) if part)
+    parts = [_head(run, rows), _stages(run, rows), _five_numbers(run), _economy(run), _quarantine(run)]
+    room = LIMIT_BYTES - _BYTES_FOR_END - sum(len(part.encode()) for part in parts)
+    return "\n".join(part for part in (*parts, _unmet(unmet_slos(run, rows), room), _reproduce(run)) if part)
 
 
 def _safe(text: object, characters: int = 300) -> str:
     """Return text that Markdown shows as it is, on one line."""
-    escaped = _SPECIAL.sub(r"\\\1", html.escape(clip(text, characters), quote=False))
+    plain = clip(text, characters).replace("\N{NO-BREAK SPACE}", " ")
+    escaped = _SPECIAL.sub(r"\\\1", html.escape(plain, quote=False))
     return escaped.replace("@", "&#64;")
 
 
@@ -78,162 +56,145 @@ def _code(text: object, characters: int = 160) -> str:
     return "<code>" + html.escape(clip(text, characters), quote=False).replace("|", "&#124;") + "</code>"
 
 
-def _mark(verdict: str) -> str:
-    return f"{_MARKS.get(verdict, '')} {verdict}".strip()
+def _table(heads: Sequence[str], alignment: str, rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table; `alignment` has a letter for each column: l or r."""
+    rule = ["---:" if letter == "r" else "---" for letter in alignment]
+    return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
 
 
-def _head(run: RunEvidence, headline: Headline, rows: Sequence[CheckRow]) -> str:
-    grade = run.grade
-    word, worth = GRADES.get(grade, ("UNKNOWN GRADE", "The run did not record what its evidence is worth."))
-    mark = "✅" if headline.accepted else "❓" if headline.word == "INTERRUPTED" else "❌"
-    counts = ", ".join(f"{number:,} {STATUSES.get(name, name)}" for name, number in counts_of(rows).items())
+def _section(title: str, lines: Iterable[str]) -> str:
+    return "\n".join([f"## {title}", "", *lines]) + "\n"
+
+
+def _head(run: RunEvidence, rows: Sequence[CheckRow]) -> str:
+    headline = headline_of(run, rows)
+    title, worth = grade_title_and_worth(run)
     lines = [
-        f"# {mark} {_safe(headline.word, 120)}",
+        f"# {_MARKS[headline.verdict]} {_safe(headline.word, 120)}",
         "",
         f"**{_safe(headline.text or headline.word)}**",
         "",
-        f"> **{word}.** {worth}",
+        f"> **{title}.** {worth}",
         "",
         f"* Scope: {_safe(headline.scope)}",
-        f"* Checks: {counts or 'none'}",
+        f"* Checks: {counts_text(counts_of(rows)) or 'none'}",
         f"* Profile: {_safe(run.run.get('profile') or 'not recorded', 40)}",
         f"* Run: {_code(run.run.get('run_id') or 'unnamed', 80)}",
+        *(f"* ⚠️ {_safe(warning)}" for warning in headline.warnings[:8]),
     ]
-    lines += [f"* ⚠️ {_safe(warning)}" for warning in headline.warnings[:8]]
     return "\n".join(lines) + "\n"
 
 
-def _stages(stages: Sequence[StageSummary]) -> str:
-    lines = ["## Stages", "", "| Stage | Verdict | Checks | Duration |", "| --- | --- | --- | ---: |"]
-    for stage in stages[:24]:
-        verdict = _mark(str(stage.verdict)) if stage.verdict is not None else stage.state
-        state = f" ({stage.state})" if stage.state and stage.verdict is not None else ""
-        counts = ", ".join(f"{number:,} {STATUSES.get(name, name)}" for name, number in stage.counts.items())
-        name = _safe(stage_name(stage.stage), 60)
-        lines.append(f"| {name} | {verdict}{state} | {counts} | {duration(stage.duration_s)} |")
-    return "\n".join(lines) + "\n"
+def _stages(run: RunEvidence, rows: Sequence[CheckRow]) -> str:
+    cells = [
+        (
+            _safe(stage_name(stage.stage), 60),
+            _stage_verdict(stage),
+            counts_text(stage.counts),
+            duration(stage.duration_s),
+        )
+        for stage in stages_of(run, rows)[:_MOST_STAGES]
+    ]
+    return _section("Stages", _table(("Stage", "Verdict", "Checks", "Duration"), "lllr", cells))
 
 
-def _numbers(rows: Sequence[NumbersRow]) -> str:
-    if not rows:
-        return ""
-    titles = " | ".join(title for _, _, title in FIVE_NUMBERS)
-    lines = ["## Five numbers", "", f"| Stage, load | {titles} |", "| --- |" + " ---: |" * len(FIVE_NUMBERS)]
-    for row in rows[:40]:
-        cells = " | ".join(_number(row, metric) for metric, _, _ in FIVE_NUMBERS)
-        lines.append(f"| {_safe(stage_name(row.stage), 60)}, {_safe(row.load, 60)} | {cells} |")
-    return "\n".join(lines) + "\n"
+def _stage_verdict(stage: StageSummary) -> str:
+    if stage.verdict is None:
+        return stage.state
+    return f"{_MARKS[stage.verdict]} {stage.verdict}{f' ({stage.state})' if stage.state else ''}"
+
+
+def _five_numbers(run: RunEvidence) -> str:
+    rows = [
+        (f"{_safe(row.name, 60)}, {_safe(row.detail, 60)}", *map(_headline_cell, row.cells))
+        for row in five_numbers(run)[:_MOST_LOADS]
+    ]
+    heads = ("Stage, load", *FIVE_NUMBERS.values())
+    return _section("Five numbers", _table(heads, "lrrrrr", rows)) if rows else ""
+
+
+def _headline_cell(cell: Cell) -> str:
+    return _safe(cell.text, 40) if cell.known or not cell.note else f"no value ({_safe(cell.reason, 40)})"
 
 
 def _economy(run: RunEvidence) -> str:
-    """Return energy and cost by load and by class of work, with the definitions of what has a value."""
-    rows = economy_of(run)
-    if not rows:
-        return ""
-    currency = currency_of(run)
-    titles = " | ".join(title for _, title in COLUMNS)
-    lines = [
-        "## Energy and cost",
-        "",
-        f"| Load | Class | {titles} |",
-        "| --- | --- |" + " ---: |" * len(COLUMNS),
+    """Return energy and cost by load and by class of work, with definitions, then what the soak proves."""
+    rows = [
+        (_safe(row.name, 120), _safe(row.detail, 40), *map(_economy_cell, row.cells))
+        for row in economy(run)[:_MOST_LOADS]
     ]
-    for row in rows[:40]:
-        cells = " | ".join(_taken(row, metric, currency) for metric, _ in COLUMNS)
-        lines.append(f"| {_safe(row.name, 120)} | {_safe(row.workload, 40)} | {cells} |")
-    known = {
-        name: record for row in rows for name, record in row.values.items() if record.get("value") is not None
-    }
-    lines += ["", *(f"* {_code(name)}: {_safe(record.get('definition'))}" for name, record in known.items())]
-    return "\n".join(lines) + "\n"
+    table = _table(("Load", "Class", *ECONOMY.values()), "llrrrrr", rows)
+    definitions = [f"* {_code(name)}: {_safe(text)}" for name, text in economy_definitions(run).items()]
+    endurance = endurance_of(run)
+    proven = f"{_safe(endurance, 300)}\n" if endurance else ""
+    parts = (_section("Energy and cost", [*table, "", *definitions]) if rows else "", proven)
+    return "\n".join(filter(None, parts))
 
 
-def _taken(row: EconomyRow, metric: str, currency: str) -> str:
-    said, rests_on = said_of(row, metric, currency)
-    return _safe(f"{said} ({rests_on})" if rests_on else said, 100)
-
-
-def _number(row: NumbersRow, metric: str) -> str:
-    record = row.values.get(metric)
-    if record is None:
-        return "not measured"
-    value, unit = as_shown(metric, number_of(record.get("value")), str(record.get("unit") or ""))
-    return (
-        f"no value ({_safe(record.get('reason'), 40)})" if value is None else _safe(amount(value, unit), 40)
-    )
-
-
-def _proven(run: RunEvidence) -> str:
-    text = endurance_of(run)
-    return f"{_safe(text, 300)}.\n" if text else ""
+def _economy_cell(cell: Cell) -> str:
+    return _safe(f"{cell.text} ({cell.note})" if cell.note else cell.text, 100)
 
 
 def _quarantine(run: RunEvidence) -> str:
     gates = run.of("gate")
-    if not gates:
-        return ""
     lines = [
         f"* {_code(gate.get('entity') or 'whole rack')} by {_code(gate.get('by'))}: "
         f"{_safe(gate.get('text'), 200)}"
-        for gate in gates[:30]
+        for gate in gates[:_MOST_GATES]
     ]
-    if len(gates) > 30:
-        lines.append(f"* and {len(gates) - 30:,} more")
-    return "\n".join(["## Quarantine", "", *lines]) + "\n"
+    rest = len(gates) - _MOST_GATES
+    more = [f"* and {rest:,} more"] if rest > 0 else []
+    return _section("Quarantine", [*lines, *more]) if gates else ""
 
 
-def _troubles(run: RunEvidence, troubles: Sequence[Trouble], room_bytes: int) -> str:
-    if not troubles:
+def _unmet(unmet: Sequence[UnmetSlo], room_bytes: int) -> str:
+    if not unmet:
         return ""
     text = "## What failed and what to do\n\n"
-    for index, trouble in enumerate(troubles):
-        entry = _trouble(run, trouble)
+    for index, slo in enumerate(unmet):
+        entry = _unmet_slo(slo)
         if len((text + entry).encode()) > room_bytes:
-            return f"{text}* and {plural(len(troubles) - index, 'more row')}: see report.html\n"
+            return f"{text}* and {plural(len(unmet) - index, 'more row')}: see report.html\n"
         text += entry
     return text
 
 
-def _trouble(run: RunEvidence, trouble: Trouble) -> str:
-    first = trouble.rows[0]
-    bound, unit = as_shown(first.metric, first.bound, first.unit)
-    words, command = next_step(run, trouble)
-    must = f"{metric_name(first.metric, first.statistic)} must be {limit(first.op, bound, unit)}"
-    where = _safe(stage_name(trouble.stage), 60)
-    lines = [f"* **{_mark(str(trouble.verdict))}** {_code(trouble.slo)} ({where}): {_safe(must, 160)}"]
-    lines += [f"  * {_seen(row)}" for row in trouble.rows[:8]]
-    if len(trouble.rows) > 8:
-        lines.append(f"  * and {len(trouble.rows) - 8:,} more entities")
-    lines += [f"  * Probe: {_safe(line, 300)}" for line in asked_lines(run, trouble)[:3]]
-    lines += [f"  * {line}" for line in _chain(trouble)]
-    lines.append(f"  * Next: {_safe(' '.join(words), 400)}")
-    lines.append(f"  * {_code(command, 300)}")
+def _unmet_slo(slo: UnmetSlo) -> str:
+    first, where = slo.rows[0], _safe(stage_name(slo.stage), 60)
+    must = _safe(f"{first.metric_text} must be {first.limit_text}", 160)
+    rest = len(slo.rows) - _MOST_ENTITIES
+    lines = [
+        f"* **{_MARKS[slo.verdict]} {slo.verdict}** {_code(slo.slo)} ({where}): {must}",
+        *(f"  * {_seen(row)}" for row in slo.rows[:_MOST_ENTITIES]),
+        *([f"  * and {rest:,} more entities"] if rest > 0 else []),
+        *(f"  * Probe: {_safe(line, 300)}" for line in slo.probe_lines[:3]),
+        *_chain(slo),
+        f"  * Next: {_safe(' '.join(slo.next_steps), 400)}",
+        f"  * {_code(slo.command, 300)}",
+    ]
     return "\n".join(lines) + "\n"
 
 
-def _chain(trouble: Trouble) -> list[str]:
-    """Return the layers from the outside in, each with what is known of it, and what else was seen."""
-    links, beside = links_of(trouble), beside_of(trouble)
-    layers = {row.layer for row in trouble.rows}
-    told = [
-        f"**{link.layer}**: {_safe(link.meaning, 160)}"
-        f"{f' ({_safe(link.seen[0], 160)})' if link.seen and link.name else ''}"
-        for link in links
-    ]
-    where = f"Layer: {', '.join(layer for layer in LAYERS if layer in layers)}"
-    head = [f"Chain: {' → '.join(told)}"] if any(link.name for link in links) else [where] if links else []
-    return [*head, *(f"Beside: {_safe(text, 200)}" for text in beside[:3])]
+def _chain(slo: UnmetSlo) -> list[str]:
+    """Return the layers, the outermost first, each with what is known of it, and what else was seen."""
+    lines = [f"  * Beside: {_safe(text, 200)}" for text in slo.beside[:3]]
+    if not slo.chain:
+        return lines
+    if not slo.known:
+        return [f"  * Layer: {', '.join(slo.causing_layers)}", *lines]
+    links = []
+    for link in slo.chain:
+        seen = f" ({_safe(link.seen[0], 160)})" if link.seen and link.name else ""
+        links.append(f"**{link.layer}**: {_safe(link.meaning, 160)}{seen}")
+    return [f"  * Chain: {' → '.join(links)}", *lines]
 
 
 def _seen(row: CheckRow) -> str:
-    value, unit = as_shown(row.metric, row.value, row.unit)
-    bound, _ = as_shown(row.metric, row.bound, row.unit)
-    if value is None:
-        why = ": ".join(part for part in (row.reason.replace("_", " "), row.words) if part)
-        return f"{_code(row.entity, 80)}: no value, {_safe(why or 'no reason recorded', 200)}"
+    if row.value is None:
+        return f"{_code(row.entity, 80)}: no value, {_safe(row.reason_and_seen or 'no reason recorded', 200)}"
     count = f", n = {row.count:,}" if row.count else ""
-    words = f"; {_safe(row.words, 160)}" if row.words else ""
-    return f"{_code(row.entity, 80)}: {_safe(amount(value, unit, beside=bound), 40)}{count}{words}"
+    seen = f"; {_safe(row.seen, 160)}" if row.seen else ""
+    return f"{_code(row.entity, 80)}: {_safe(row.value_text, 40)}{count}{seen}"
 
 
 def _reproduce(run: RunEvidence) -> str:

@@ -1,1 +1,0 @@
-"""Parts of the HTML report: sections, tables, badges."""
