@@ -238,7 +238,7 @@ def mappings(value: Any) -> list[Mapping[str, Any]]:
 
 
 def number_of(value: Any) -> float | None:
-    """Return a number of a record; the strings "inf" and "-inf" are infinite, anything else is None."""
+    """Return a number of a record; the strings "inf" and "-inf" are infinite, other values are None."""
     if value in ("inf", "-inf"):
         return float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""Registers what ships: `report.html` for people and `summary.md` for the job pages of a CI system."""
+"""Register the shipped reports: `report.html` for people, `summary.md` for the job page of a CI system."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def render_html(run: RunEvidence) -> str:
-    """Return the run as one HTML document that needs nothing beside it."""
+    """Return the run as one self-contained HTML document."""
     from rackgate_reports.formats.html import render_html as render
 
     return render(run)
@@ -31,7 +31,7 @@ def pytest_rack_reports(
     config: pytest.Config,  # noqa: ARG001 (the hook's signature)
     register: Callable[[str, Callable[[RunEvidence], str]], None],
 ) -> None:
-    """Register both views."""
+    """Register both reports."""
     register("report.html", render_html)
     register("summary.md", render_summary)
 
@@ -39,7 +39,7 @@ def pytest_rack_reports(
 def pytest_rack_views(
     folder: Path, reports: Mapping[str, Callable[[RunEvidence], str]], view: str
 ) -> list[Path]:
-    """Write the views and return the files."""
+    """Write the files of a view and return their paths."""
     from rackgate_reports.render import write_views
 
     return list(write_views(folder, reports, view).values())

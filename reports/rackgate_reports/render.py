@@ -1,4 +1,4 @@
-"""Writes views of a run: folders of rendered files, with a manifest of what they were made from."""
+"""Write views of a run: folders of rendered files, with a manifest of the evidence behind them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rackgate_reports.evidence import RunEvidence, load_run, with_judgement
 from rackgate_reports.formats.junit import render_junit
 
 MANIFEST = "manifest.json"
-"""The file that names the others."""
+"""The file of a view that lists the other files."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -25,9 +25,10 @@ def write_views(
 ) -> dict[str, Path]:
     """Render every file into `RUN/views/VIEW/` and return the paths by name.
 
-    A view whose folder holds a later judgement (`rackgate judge`) shows that, with a JUnit file of its own.
-    Each file is replaced whole. The manifest holds the SHA-256 of each and of the evidence they were made
-    from. What a renderer raises comes out with the file's name added; ValueError for a name that is none.
+    A view whose folder holds a later judgement (`rackgate judge`) shows that judgement, with a JUnit file
+    of its own. Each file is replaced atomically. The manifest has the SHA-256 of each file and of the
+    evidence. Raises ValueError for a name that is no file name; an error of a renderer gets a note with the
+    file's name.
     """
     for name in (view, *renderers):
         if not _NAME.fullmatch(name) or name == MANIFEST:
@@ -69,7 +70,7 @@ def write_views(
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write beside and rename, so that a reader never sees half a file."""
+    """Write a temporary file and rename it, so that a reader never sees half a file."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_bytes(content)
     beside.replace(path)

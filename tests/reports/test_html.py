@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from html_page import Page, page_of
+from jinja2 import UndefinedError
 from synthetic import Scenario, make_run, records_of
 
 from rackgate.stages.headline_metrics import HEADLINE_METRICS
 from rackgate_reports.digest.numbers import FIVE_NUMBERS
 from rackgate_reports.evidence import load_run
-from rackgate_reports.formats.html import render_html
+from rackgate_reports.formats.html import _environment, render_html
 
 pytestmark = pytest.mark.slow
 
@@ -154,6 +155,17 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     assert [name for _, name, _ in page.attributes if name.startswith("on")] == []
     assert [mark for mark in "\x00\x08\x1b\ufffe" if mark in text] == []
     assert "\\x1b[31m</script>" in page.text
+
+
+def test_a_value_in_a_template_is_cut_and_escaped_without_any_filter() -> None:
+    template = _environment().from_string('<a title="{{ value }}">{{ value }}</a>')
+    assert template.render(value='<b>\x1b"') == '<a title="&lt;b&gt;\\x1b&#34;">&lt;b&gt;\\x1b&#34;</a>'
+    assert "600 more characters" in template.render(value="x" * 1000)
+
+
+def test_a_name_that_a_template_misspells_is_an_error() -> None:
+    with pytest.raises(UndefinedError):
+        _environment().from_string("{{ misspelt }}").render()
 
 
 def test_records_that_are_not_utf8_are_shown_not_fatal(good: Path) -> None:

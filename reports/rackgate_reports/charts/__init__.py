@@ -1,1 +1,1 @@
-"""Charts of the HTML report as SVG: the timeline and the latency distribution."""
+"""SVG charts of the HTML report."""

@@ -11,31 +11,12 @@ from numpy.typing import NDArray
 
 from rackgate_reports.formatting import amount
 
-_TIME_STEPS_S = (
-    1,
-    2,
-    5,
-    10,
-    15,
-    30,
-    60,
-    120,
-    300,
-    600,
-    900,
-    1800,
-    3600,
-    7200,
-    10_800,
-    21_600,
-    43_200,
-    86_400,
-)
+_TIME_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Maps [low, high] in the value's unit to [start, stop] on the page through `warp`."""
+    """Maps [low, high] in the value's unit to the coordinates [start, stop] through `warp`."""
 
     low: float
     high: float
@@ -44,14 +25,14 @@ class Scale:
     warp: Callable[[NDArray[np.float64]], NDArray[np.float64]] = lambda value: value
 
     def places(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return where the values lie; what lies outside is put on the edge."""
+        """Return the coordinates of values; those outside are put on the edge."""
         inside = np.clip(values, self.low, self.high)
         ends = self.warp(np.array([self.low, self.high]))
         share: NDArray[np.float64] = (self.warp(inside) - ends[0]) / ((ends[1] - ends[0]) or 1.0)
         return self.start + share * (self.stop - self.start)
 
     def place(self, value: float) -> float:
-        """Return where one value lies."""
+        """Return the coordinate of one value."""
         return float(self.places(np.array([value]))[0])
 
 

@@ -1,1 +1,1 @@
-"""The records of a run folded into what every format shows."""
+"""What reports show, computed from the records of a run: data without markup."""

@@ -81,7 +81,7 @@ def engines_quarantined_before(run: RunEvidence, stage: str) -> frozenset[str]:
 
 
 def _read(run: RunEvidence, load: Mapping[str, Any]) -> Latencies:
-    """Return the latencies of one `load` record, or the problem of an unreadable file."""
+    """Return the latencies of one `load` record; of an unreadable file, the problem."""
     empty = Latencies(
         stage=str(load.get("stage") or ""),
         load=str(load.get("load") or load.get("label") or ""),

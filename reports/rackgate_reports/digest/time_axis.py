@@ -54,10 +54,10 @@ def fault_windows(run: RunEvidence, stop_ns: int) -> tuple[Window, ...]:
         if step == "inject":
             begun[key] = moment
         elif step == "prove_healed" and record.get("ok") and key in begun:
-            windows.append(_window(key, begun.pop(key), moment, "healed"))
-    lasting = [_window(key, start, stop_ns, "never proven healed") for key, start in begun.items()]
+            windows.append(_fault_window(key, begun.pop(key), moment, "healed"))
+    lasting = [_fault_window(key, start, stop_ns, "never proven healed") for key, start in begun.items()]
     return tuple(sorted([*windows, *lasting], key=lambda window: window.start_ns))
 
 
-def _window(key: tuple[str, str], start_ns: int, stop_ns: int, how: str) -> Window:
-    return Window(name=f"{key[0]} {key[1]}", start_ns=start_ns, stop_ns=stop_ns, detail=how)
+def _fault_window(key: tuple[str, str], start_ns: int, stop_ns: int, detail: str) -> Window:
+    return Window(name=" ".join(key), start_ns=start_ns, stop_ns=stop_ns, detail=detail)

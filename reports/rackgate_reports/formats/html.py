@@ -1,6 +1,6 @@
-"""The HTML report: one file that asks nothing of any network, below 4 MB however long the run was.
+"""The HTML report: one self-contained file that makes no request, below 4 MB however long the run was.
 
-The templates lie in `page/templates`. All text is escaped by Jinja2 and cut by `_clip`.
+The templates are in `page/templates`; `_clip` cuts and escapes every value in them, also without a filter.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _environment() -> Environment:
 
 
 def _clip(text: object, limit_characters: int = 400) -> Markup:
-    """Return text of a record cut, printable and escaped; markup as it is."""
+    """Return text cut, printable and escaped; markup stays as it is."""
     return text if isinstance(text, Markup) else escape(clip(text, limit_characters))
 
 

@@ -1,4 +1,4 @@
-"""The JUnit file of a later judgement: one test case per check, in the shape that pytest writes (xunit2)."""
+"""The JUnit file of a later judgement: one test case per check, in the format of pytest (xunit2)."""
 
 from __future__ import annotations
 
