@@ -23,6 +23,8 @@ from rackgate.simulator.rack import start_rack
 from rackgate.simulator.settings import RackSettings
 from rackgate.stages.site import Site
 
+pytestmark = pytest.mark.slow
+
 METRICS = shipped_registry().metrics
 
 NEEDS_WORK = ("first_request_ok", "gateway_request_ok", *SMOKE, *of_group("storage"), *of_group("container"))

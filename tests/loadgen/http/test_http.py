@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from rackgate.loadgen.http.body import BodyError, ChunkedBody, FixedLengthBody
 from rackgate.loadgen.http.head import Framing, HeadError, check_head, parse_head
 
+pytestmark = pytest.mark.slow
+
 LINE = b"HTTP/1.1 200 OK\r\n"
 
 
